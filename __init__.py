@@ -133,7 +133,7 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*globals(), *MODULES, *NAMES})
+    return sorted({n for n in globals() if n.startswith("__")} | {*MODULES, *NAMES})
 
 
 def place(path: str) -> str:

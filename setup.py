@@ -2,6 +2,8 @@
 folders of Python files."""
 
 import os
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -35,23 +37,54 @@ def c_type(module: str, *sources: str) -> Extension:
     )
 
 
-class ParallelBuild(build_ext):
-    """build_ext whose C files are compiled on as many cores as this process may use."""
+def is_current(made: Path, command: list[str]) -> bool:
+    """Is an object newer than the files that it was made from, by the same command? The compiler
+    lists these files; folders of headers may have other names in the next build."""
+    try:
+        sources = made.with_suffix(".d").read_text().replace("\\\n", " ").split()[1:]
+        built = made.stat().st_mtime_ns
+        same = made.with_suffix(".command").read_text() == written(command)
+        return same and all(Path(name).stat().st_mtime_ns < built for name in sources)
+    except OSError:
+        return False
+
+
+def written(command: list[str]) -> str:
+    return " ".join(word for word in command if not word.startswith("-I"))
+
+
+class IncrementalBuild(build_ext):
+    """build_ext that keeps its objects in build/, compiles what changed since, and that on as many
+    cores as this process may use."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        self.build_temp = str(ROOT / "build" / f"objects-{sys.implementation.cache_tag}")
 
     def build_extensions(self):
-        compile_in_turn = self.compiler.compile
+        compile_in_turn, spawn = self.compiler.compile, self.compiler.spawn
+
+        def compile_changed(command, **kwargs):
+            if "-c" not in command:
+                return spawn(command, **kwargs)
+            made = Path(command[command.index("-o") + 1])
+            if not is_current(made, command):
+                start = time.time_ns()
+                spawn([*command, "-MMD", "-MF", str(made.with_suffix(".d"))], **kwargs)
+                os.utime(made, ns=(start, start))  # a source that changed meanwhile is newer
+                made.with_suffix(".command").write_text(written(command))
 
         def compile_at_once(sources, *args, **kwargs):
             with ThreadPoolExecutor(CORES) as pool:
                 made = pool.map(lambda source: compile_in_turn([source], *args, **kwargs), sources)
                 return [o for objects in made for o in objects]
 
-        self.compiler.compile = compile_at_once
+        self.compiler.compile, self.compiler.spawn = compile_at_once, compile_changed
         super().build_extensions()
 
 
 setup(
-    cmdclass={"build_ext": ParallelBuild},
+    cmdclass={"build_ext": IncrementalBuild},
     packages=["plait", *(".".join(["plait", *folder.parts]) for folder in PACKAGES)],
     cffi_modules=["engine/ffi_build.py:ffi"],
     ext_modules=[

@@ -1,3 +1,3 @@
-"""What exists only because MXNet had it: `import mxnet` means plait (install), old names."""
+"""Compatibility with MXNet: `import mxnet` as plait (install), old names."""
 
 from .install import MXNET_VERSION, Values, install, main  # noqa: F401

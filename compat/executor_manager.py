@@ -1,5 +1,4 @@
-"""mx.executor_manager: executors of one symbol on several devices, as FeedForward's time had
-them."""
+"""mx.executor_manager: executors of one symbol on several devices, as used with FeedForward."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ __all__ = ["DataParallelExecutorGroup", "DataParallelExecutorManager"]
 
 
 def _check_arguments(symbol) -> None:
-    """Raises InvalidValue (ValueError) where two arguments or auxiliary states have one name."""
+    """Raises InvalidValue (ValueError) if two arguments or auxiliary states have the same name."""
     for names, what in (
         (symbol.list_arguments(), "argument"),
         (symbol.list_auxiliary_states(), "auxiliary param"),
@@ -57,7 +56,7 @@ class DataParallelExecutorGroup(_Group):
         self.train_execs, self._batch = self.execs, None
 
     def load_data_batch(self, data_batch) -> None:
-        """Takes the batch of the next forward."""
+        """Loads the batch of the next forward."""
         self._batch = data_batch
 
     # mypy: MXNet's methods of these names take other arguments than those of a module's group
@@ -71,8 +70,8 @@ class DataParallelExecutorGroup(_Group):
 
 
 class DataParallelExecutorManager:
-    """Executors for training over several devices, and for each bucket where sym_gen makes
-    symbols from bucket keys."""
+    """Executors for training over several devices, and for each bucket if sym_gen makes symbols
+    from bucket keys."""
 
     def __init__(
         self,
@@ -133,7 +132,7 @@ class DataParallelExecutorManager:
         return self.execgrp.aux_arrays
 
     def load_data_batch(self, data_batch) -> None:
-        """Takes the batch of the next forward, to the executors of its bucket."""
+        """Loads the batch of the next forward into the executors of its bucket."""
         key = data_batch.bucket_key
         if self.sym_gen is not None and key not in self.execgrp_bucket:
             symbol = self.sym_gen(key)
@@ -150,5 +149,5 @@ class DataParallelExecutorManager:
         self.curr_execgrp.backward()
 
     def update_metric(self, metric, labels, pre_sliced=False) -> None:
-        """Counts the outputs and these labels."""
+        """Updates a metric with the outputs and these labels."""
         self.curr_execgrp.update_metric(metric, labels, pre_sliced)

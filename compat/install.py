@@ -1,7 +1,8 @@
-"""Compatibility mode: `import mxnet` means plait, and what NumPy removed is back, in this process
-only.
+"""Compatibility mode: `import mxnet` imports plait, and names that NumPy removed are restored, in
+this process only.
 
-`plait.compat.install()`, or `python -m plait.compat script.py arguments ...` for a script as it is.
+`plait.compat.install()`, or `python -m plait.compat script.py arguments ...` for an unchanged
+script.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ import numpy as np
 from .. import MODULES, place
 from ..engine import missing
 
-MXNET_VERSION = "1.9.1"  # what mxnet.__version__ says: the API that plait follows
+MXNET_VERSION = "1.9.1"  # mxnet.__version__: the API version that plait follows
 _PACKAGE = __package__.rpartition(".")[0]
 
 
-# what `import mxnet` imports and scripts use without an import of their own
+# modules that `import mxnet` imports, which scripts use without importing them
 ALSO_IMPORTED = ("multiprocessing.pool", "urllib.request")
 
 
 class Values(np.ndarray):
-    """What asnumpy() returns in compatibility mode: an array that is a number where it has one
-    element of any shape, as before NumPy 2.4: `float(x)`, `"%f" % x`, `y[0] = x`.
+    """The result of asnumpy() in compatibility mode: an array of one element (of any shape)
+    converts to a number, as before NumPy 2.4: `float(x)`, `"%f" % x`, `y[0] = x`.
 
     Views of it and results of arithmetic are Values too; concatenations, np.linalg's results and
     pickles are not.
@@ -88,7 +89,7 @@ def _numpy_aliases() -> dict:
     }
 
 
-# where names are looked for that a module of MXNet has because it imports them; "" is mxnet itself
+# modules searched for names that an MXNet module has through its imports; "" is mxnet itself
 IMPORTED = (
     "",
     "base",
@@ -106,14 +107,14 @@ IMPORTED = (
 )
 
 
-NAMESPACES = ("mxnet.ndarray", "mxnet.nd", "mxnet.symbol", "mxnet.sym")  # of operators: as they are
+NAMESPACES = ("mxnet.ndarray", "mxnet.nd", "mxnet.symbol", "mxnet.sym")  # operator names: unchanged
 
 
 class _Module(types.ModuleType):
     """A module under its name in MXNet.
 
     MXNet's modules import each other's names, and scripts take them from there (`from mxnet.metric
-    import ndarray`): a missing name is looked for in IMPORTED.
+    import ndarray`): a missing name is searched in IMPORTED.
     """
 
     def __getattr__(self, name):
@@ -138,7 +139,7 @@ class _Package(types.ModuleType):
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds mxnet.a.b where plait keeps it: one module object under both names."""
+    """Resolves mxnet.a.b to plait's module: one module object under both names."""
 
     def find_spec(self, fullname, path=None, target=None):
         if fullname == "mxnet":
@@ -169,7 +170,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _target(fullname: str) -> str | None:
-    """The module of this package that mxnet.a.b means, or None."""
+    """The module of this package for mxnet.a.b, or None."""
     name = f"{_PACKAGE}.{place(fullname.removeprefix('mxnet.'))}"
     if name in sys.modules:
         return name
@@ -226,8 +227,8 @@ def _storage_fallback_log_verbose(value: str) -> None:
     storage.tells = value != "0"
 
 
-# MXNet's variables that mean something here; MXNET_HOME and MXNET_GLUON_REPO are read where files
-# are looked for
+# MXNet's variables that have an effect here; MXNET_HOME and MXNET_GLUON_REPO are read where files
+# are searched
 ENVIRONMENT = {
     "MXNET_ENGINE_TYPE": _engine_type,
     "MXNET_BACKWARD_DO_MIRROR": _backward_do_mirror,
@@ -239,7 +240,7 @@ ENVIRONMENT = {
 
 def install() -> None:
     """Makes `import mxnet` and its submodules resolve to plait, restores NumPy's removed aliases,
-    and makes arrays of one element numbers again (Values). Idempotent."""
+    and makes arrays of one element convert to numbers (Values). Idempotent."""
     if not any(isinstance(f, _Finder) for f in sys.meta_path):
         if "mxnet" in sys.modules and not isinstance(sys.modules["mxnet"], _Package):
             raise ImportError(
@@ -253,7 +254,7 @@ def install() -> None:
     from ..engine.device import Context
     from ..ndarray.ndarray import NDArray
 
-    # files that programs write name these classes
+    # files written by programs refer to these classes
     if Context.__module__ != "mxnet.context":
         plain = NDArray.asnumpy
         setattr(NDArray, "asnumpy", functools.wraps(plain)(lambda self: plain(self).view(Values)))

@@ -1,4 +1,4 @@
-"""mx.libinfo: where the compiled core and its headers are."""
+"""mx.libinfo: paths of the compiled core and its headers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..engine.error import MXNetError
 
 
 def find_lib_path(prefix: str = "libmxnet") -> list[str]:
-    """[path of the compiled core]. prefix: ignored, the core has one name."""
+    """[path of the compiled core]. prefix: ignored."""
     return [str(Path(_core.__file__).resolve())]
 
 
@@ -19,5 +19,5 @@ def find_include_path() -> str:
 
 
 def find_conf_path(prefix: str = "tvmop") -> str:
-    """Raises MXNetError: plait has no TVM operators and so no file of their settings."""
+    """Raises MXNetError: plait has no TVM operators, so there is no configuration file."""
     raise MXNetError(f"find_conf_path: plait has no {prefix} operators")

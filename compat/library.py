@@ -1,4 +1,4 @@
-"""mx.library: refuses MXNet's binary operator libraries with a word on what to do instead."""
+"""mx.library: rejects MXNet's binary operator libraries and names the alternative."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..engine.error import InvalidValue, MXNetError, compose
 def load(path: str, verbose: bool = True) -> None:
     """Raises MXNetError: a library built against MXNet's C++ headers cannot be loaded here.
 
-    Raises ValueError for a path that is no absolute path of a library file.
+    Raises ValueError unless the path is an absolute path of a library file.
     """
     if not os.path.exists(path):
         raise InvalidValue(f"library.load: no such file: {path}")
@@ -22,7 +22,8 @@ def load(path: str, verbose: bool = True) -> None:
         raise InvalidValue(f"library.load: {path} is not a library file (.so, .dll)")
     raise MXNetError(
         compose(
-            f"library.load: {path} holds operators for MXNet's C++ interface, which plait lacks",
+            f"library.load: {path} holds operators for MXNet's C++ interface, which plait does not"
+            " support",
             fix="write the operator in Python: mx.operator.CustomOp, or autograd.Function",
         )
     )

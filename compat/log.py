@@ -19,7 +19,7 @@ __all__ = [
 
 
 class _Formatter(logging.Formatter):
-    """`I1121 20:30:00 123 train.py:main:7] text`; the head coloured by level on a terminal."""
+    """`I1121 20:30:00 123 train.py:main:7] text`; with a prefix coloured by level on a terminal."""
 
     def __init__(self, colored: bool):
         super().__init__(
@@ -37,7 +37,8 @@ class _Formatter(logging.Formatter):
 
 
 def get_logger(name=None, filename=None, filemode=None, level=WARNING) -> logging.Logger:
-    """A logger in this form, set up at its first request; without a name the root, unchanged.
+    """A logger with this format, configured at the first request; without a name the unchanged root
+    logger.
 
     Args:
         filename: write there instead of standard error.

@@ -9,7 +9,7 @@ from ..training.lr_scheduler import ScheduleError
 
 
 class LearningRateScheduler:
-    """Base class: `scheduler(iteration)` is the learning rate; base_lr is that of the start."""
+    """Base class: `scheduler(iteration)` is the learning rate; base_lr is the initial rate."""
 
     def __init__(self):
         self.base_lr = 0.01
@@ -19,7 +19,7 @@ class LearningRateScheduler:
 
 
 class FactorScheduler(LearningRateScheduler):
-    """base_lr times `factor` for every `step` iterations that are over; a change is logged."""
+    """base_lr multiplied by `factor` every `step` iterations; a change is logged."""
 
     def __init__(self, step, factor=0.1):
         super().__init__()

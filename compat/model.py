@@ -1,4 +1,4 @@
-"""mx.model: checkpoints, and FeedForward, the model class that Module took the place of."""
+"""mx.model: checkpoints, and FeedForward, the model class that Module replaced."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ class FeedForward:
     Args:
         symbol: the Symbol, or a function from a bucket's key to one.
         ctx: a device, or several.
-        num_epoch: epochs of fit. epoch_size: batches of an epoch (default: what the iterator has).
+        num_epoch: epochs of fit. epoch_size: batches per epoch (default: all batches of the
+            iterator).
         optimizer: name or Optimizer; kwargs: its parameters.
         numpy_batch_size: batch size for arrays.
-        arg_params, aux_params: values to begin with. allow_extra_params: they may have more names.
+        arg_params, aux_params: initial values. allow_extra_params: they may contain unknown names.
     """
 
     def __init__(
@@ -147,8 +148,8 @@ class FeedForward:
     # ---- parameters ------------------------------------------------------------------------------
 
     def _init_params(self, inputs, overwrite=False) -> tuple[list, list, list]:
-        """Makes the parameters for inputs of given shapes; those that have values keep them
-        (overwrite: no). Returns names of arguments, parameters, auxiliary states."""
+        """Creates the parameters for inputs of given shapes; existing values are kept (unless
+        overwrite). Returns names of arguments, parameters, auxiliary states."""
         inputs = descriptions(inputs)
         arg_names, aux_names = self.symbol.list_arguments(), self.symbol.list_auxiliary_states()
         shapes, _, aux_shapes = self.symbol.infer_shape(**{x.name: x.shape for x in inputs})
@@ -202,7 +203,7 @@ class FeedForward:
         if reset:
             X.reset()
         inputs = descriptions(X.provide_data)
-        self._pred_exec = None  # the parameters may be new
+        self._pred_exec = None  # the parameters may have changed
         self._init_predictor(inputs)
         targets = [self._pred_exec.arg_dict[x.name] for x in inputs]
         for i, batch in enumerate(X):
@@ -336,9 +337,10 @@ class FeedForward:
         return opt.create(self.optimizer, sym=self.symbol, param_idx2name=names, **params)
 
     def _epoch(self, epoch: int, data, logger):
-        """The batches of an epoch: epoch_size of them, over the ends of the iterator, or all."""
+        """The batches of an epoch: epoch_size of them, restarting the iterator as needed, or
+        all."""
         count, empty = 0, 0
-        while empty < 2:  # an iterator at its end, then one without batches
+        while empty < 2:  # at its end the first time, without batches the second time
             empty += 1
             for batch in data:
                 yield batch
@@ -384,7 +386,7 @@ class FeedForward:
 
     @staticmethod
     def load(prefix, epoch, ctx=None, **kwargs) -> FeedForward:
-        """A model from a checkpoint; fit goes on after that epoch."""
+        """A model from a checkpoint; fit continues after that epoch."""
         symbol, arg_params, aux_params = load_checkpoint(prefix, epoch)
         return FeedForward(
             symbol,
@@ -416,7 +418,7 @@ class FeedForward:
         eval_batch_end_callback=None,
         **kwargs,
     ) -> FeedForward:
-        """A model, trained."""
+        """Creates and trains a model."""
         model = FeedForward(
             symbol,
             ctx=ctx,

@@ -1,5 +1,5 @@
-"""mx.test_utils: comparisons, random arrays and gradient checks that test-suites written for MXNet
-start with."""
+"""mx.test_utils: comparisons, random arrays and gradient checks for test suites written for
+MXNet."""
 
 from __future__ import annotations
 

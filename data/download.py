@@ -27,18 +27,18 @@ REPOSITORY = "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/"  # of
 
 
 def _get_repo_url() -> str:
-    """Where models and data sets can be fetched from: $MXNET_GLUON_REPO, or MXNet's own place."""
+    """The base URL of models and data sets: $MXNET_GLUON_REPO, or MXNet's own repository."""
     url = os.environ.get("MXNET_GLUON_REPO") or REPOSITORY
     return url if url.endswith("/") else url + "/"
 
 
 def _get_repo_file_url(namespace, filename) -> str:
-    """The URL of a file there."""
+    """The URL of a file in that repository."""
     return f"{_get_repo_url()}{namespace}/{filename}"
 
 
 def local_folder(root) -> Path:
-    """A folder as scripts give it: ~ is the home; ~/.mxnet is $MXNET_HOME where that is set."""
+    """Expands a folder name: ~ is the home folder; ~/.mxnet is $MXNET_HOME if that is set."""
     default = Path("~", ".mxnet")
     if Path(root).is_relative_to(default):
         return Path(data_dir()) / Path(root).relative_to(default)
@@ -51,7 +51,7 @@ def replace_file(src, dst) -> None:
 
 
 class DownloadError(InvalidValue):
-    """Arguments that no download can begin with."""
+    """Invalid arguments of a download."""
 
 
 def download(url, path=None, overwrite=False, sha1_hash=None, retries=5, verify_ssl=True) -> str:
@@ -59,11 +59,12 @@ def download(url, path=None, overwrite=False, sha1_hash=None, retries=5, verify_
     already. Returns the file's name.
 
     Args:
-        overwrite: fetches it anyway, as it does when the file there does not have sha1_hash.
+        overwrite: downloads even if the file exists. A file that does not have sha1_hash is always
+            replaced.
         retries: attempts, at least one; there are pauses of 2, 4, 8 and then 10 seconds between.
         verify_ssl: False accepts any certificate, with a warning.
     Raises: MXNetError after the last failed attempt, or when the content does not have sha1_hash;
-        the file that was there before stays as it was.
+    an existing file is left unchanged.
     """
     name = url.split("/")[-1]
     if path is None:

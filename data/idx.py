@@ -1,4 +1,4 @@
-"""IDX files, in which MNIST and its kin come, and files that may be gzip files."""
+"""IDX files (the format of MNIST and similar data sets), plain or gzip-compressed."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ import numpy as np
 
 from ..engine.error import MXNetError, compose
 
-MAX_AXES = 32  # of an IDX file: NumPy's arrays have no more
+MAX_AXES = 32  # of an IDX file: NumPy's limit
 IDX_DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
 class DatasetError(MXNetError, FileNotFoundError):
-    """The files of a data set are not there, or not what they should be."""
+    """The files of a data set are missing or invalid."""
 
 
 def read_bytes(path: Path) -> bytes:
-    """A file's contents, unpacked if it is a gzip file. Raises DatasetError when it is cut off."""
+    """A file's contents, decompressed if it is a gzip file. Raises DatasetError if it is
+    truncated."""
     data = path.read_bytes()
     if data[:2] != b"\x1f\x8b":
         return data
@@ -34,7 +35,8 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_idx(path: Path) -> np.ndarray:
-    """The array of an IDX file (.gz or not). Raises DatasetError when it is none, or cut off.
+    """The array of an IDX file (.gz or not). Raises DatasetError if it is not an IDX file or is
+    truncated.
 
     Source: LeCun et al., the MNIST database: two zeros, a type code, the number of axes, the sizes,
         the values.
@@ -48,12 +50,12 @@ def read_idx(path: Path) -> np.ndarray:
     start = 4 + 4 * n_axes
     shape = struct.unpack(f">{n_axes}I", data[4:start]) if len(data) >= start else ()
     n_bytes = math.prod(shape) * dtype.itemsize
-    if math.prod(filter(None, shape)) * dtype.itemsize >= 1 << 63:  # beside a 0: no bytes, no array
+    if math.prod(filter(None, shape)) * dtype.itemsize >= 1 << 63:  # with a 0: no bytes, no array
         raise DatasetError(compose(f"no array has the IDX file's shape {shape}", str(path)))
     if len(data) < start + n_bytes or len(shape) != n_axes or n_axes > MAX_AXES:
         raise DatasetError(
             compose(
-                f"the IDX file is cut off: shape {shape} needs {n_bytes} bytes of values, got "
+                f"the IDX file is truncated: shape {shape} needs {n_bytes} bytes of values, got "
                 f"{max(0, len(data) - start)}",
                 str(path),
                 "copy it again",

@@ -1,5 +1,4 @@
-"""RecordIO files (.rec, .idx): byte records with a checkable frame, and the header that image
-records begin with."""
+"""RecordIO files (.rec, .idx): framed byte records, and the header of image records."""
 
 from __future__ import annotations
 
@@ -17,15 +16,14 @@ from ..ndarray import codec
 MAGIC = 0xCED7230A
 MAGIC_BYTES = struct.pack("<I", MAGIC)
 MAX_PART_BYTES = (1 << 29) - 1
-# the part's kind, in the top three bits of its length word
+# the part's kind, stored in the top three bits of its length word
 WHOLE, FIRST, MIDDLE, LAST = range(4)
 
 
 def split_at_magic(record: bytes) -> list[bytes]:
-    """The parts of a record between the magic words that stand in it at multiples of four bytes.
+    """Splits a record at the magic words in it that are at multiples of four bytes.
 
-    A reader that lost its place finds the next frame by the magic; so no record may hold one at
-    such a place.
+    A reader resynchronises at the magic word, so no part may contain one at such an offset.
     """
     parts, start, at = [], 0, record.find(MAGIC_BYTES)
     while at >= 0:
@@ -48,13 +46,13 @@ class MissingRecordFile(RecordFileError, FileNotFoundError):
 
 
 class MXRecordIO:
-    """A file of records, read or written one after the other.
+    """A file of records, read or written sequentially.
 
     Args:
         uri: path.
         flag: "r" to read, "w" to write a new file.
     Raises: ValueError for another flag; MXNetError at a broken frame.
-    A copy that was pickled or forked opens the file anew when it reads.
+    A pickled or forked copy reopens the file when it reads.
     """
 
     def __init__(self, uri, flag: str):
@@ -83,7 +81,7 @@ class MXRecordIO:
         """Closes the file; closing twice is fine."""
         if self._file is not None:
             if self._pid != os.getpid() and self.writable:
-                # a forked child must not flush the parent's bytes: its copy of them goes nowhere
+                # a forked child must not flush the parent's buffer: its copy is discarded
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, self._file.fileno())
                 os.close(nowhere)
@@ -91,7 +89,7 @@ class MXRecordIO:
             self._file = None
 
     def reset(self) -> None:
-        """Back to the first record (a written file starts anew)."""
+        """Back to the first record (a file open for writing is emptied)."""
         self.close()
         self.open()
 
@@ -158,8 +156,8 @@ class MXRecordIO:
                 file.write(part + bytes(-len(part) % 4))
 
     def read(self) -> bytes | None:
-        """The next record, None at the end. Raises MXNetError where the file is cut off or is none
-        of this format."""
+        """The next record, None at the end. Raises MXNetError if the file is truncated or not in
+        this format."""
         with self._lock:
             file = self._ready(writing=False)
             parts: list[bytes] = []
@@ -181,7 +179,7 @@ class MXRecordIO:
                     )
                 word = int.from_bytes(head[4:], "little")
                 kind, n_bytes = word >> 29, word & MAX_PART_BYTES
-                # a damaged length must not ask for 512 MiB
+                # a damaged length must not allocate 512 MiB
                 part = file.read(min(n_bytes, max(0, os.fstat(file.fileno()).st_size - at - 8)))
                 if len(part) < n_bytes:
                     self._broken(at, f"is cut off: {n_bytes} bytes announced, {len(part)} left")
@@ -253,7 +251,7 @@ class MXIndexedRecordIO(MXRecordIO):
         return super().__getstate__() | {"_index_file": None}
 
     def seek(self, idx) -> None:
-        """The next read gives the record of this key. Raises KeyError."""
+        """The next read returns the record of this key. Raises KeyError."""
         file = self._ready(writing=False)
         at = self.idx.get(idx)
         if at is None:
@@ -273,7 +271,7 @@ class MXIndexedRecordIO(MXRecordIO):
         with self._lock:
             self.seek(idx)
             record = self.read()
-            assert record is not None  # seek looks whether there is one
+            assert record is not None  # seek checks whether the key exists
             return record
 
     def write_idx(self, idx, buf) -> None:
@@ -288,7 +286,7 @@ class MXIndexedRecordIO(MXRecordIO):
 
 
 class IRHeader(NamedTuple):
-    """What an image record begins with: `label` is a number, or an array of `flag` float32."""
+    """The header of an image record: `label` is a number, or an array of `flag` float32."""
 
     flag: int
     label: float | np.ndarray

@@ -1,4 +1,4 @@
-"""Samplers: in which order a loader takes the items."""
+"""Samplers: the order in which a loader reads the items."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Sampler(Stateful):
     """Base of all samplers: subclasses define `__iter__` (numbers, or lists of numbers) and
     `__len__`.
 
-    A checkpoint holds the state that a sampler had when its pass began, and how far the pass is; a
-    resumed pass runs through the numbers before that. So all that `__iter__` draws, it must draw
-    before its first number, or from a generator that is an attribute.
+    A checkpoint holds a sampler's state at the start of its pass and the number of items taken; a
+    resumed pass skips that many items. So `__iter__` must draw its random numbers before its first
+    item, or from a generator that is an attribute.
     """
 
     not_state = ("_length", "_indices", "_start", "_interval", "_batch_size")
@@ -59,8 +59,8 @@ class SequentialSampler(Sampler):
 
 
 class RandomSampler(Sampler):
-    """0 ... length - 1 in random order, another one at each iteration; `mx.random.seed` makes it
-    repeat."""
+    """0 ... length - 1 in a new random order at each iteration, which `mx.random.seed` makes
+    repeatable."""
 
     def __init__(self, length: int):
         self._length = length
@@ -73,7 +73,8 @@ class RandomSampler(Sampler):
 
 
 class FilterSampler(Sampler):
-    """The numbers of the items for which fn(item) is true; looked at once, now."""
+    """The indices of the items for which fn(item) is true; fn is called on all items at
+    construction."""
 
     def __init__(self, fn: Callable, dataset):
         self._indices = [i for i in range(len(dataset)) if fn(dataset[i])]
@@ -87,7 +88,7 @@ class FilterSampler(Sampler):
 
 class IntervalSampler(Sampler):
     """0, interval, 2 interval, ...; with rollover then 1, 1 + interval, ... until all of [0,
-    length) were there."""
+    length) are covered."""
 
     def __init__(self, length: int, interval: int, rollover: bool = True):
         if not 0 < interval <= length:
@@ -107,8 +108,8 @@ class IntervalSampler(Sampler):
 class BatchSampler(Sampler):
     """Lists of `batch_size` numbers of another sampler.
 
-    last_batch: what becomes of a shorter rest: "keep" gives it, "discard" drops it, "rollover"
-        begins the next iteration with it.
+    last_batch: what happens to an incomplete last batch: "keep" returns it, "discard" drops it,
+        "rollover" starts the next iteration with it.
     """
 
     def __init__(self, sampler, batch_size: int, last_batch: str = "keep"):

@@ -76,10 +76,10 @@ _array.bind(
             "pl_array_free",
             "pl_invoke",
             "pl_program_run",
-            "pl_error_last",
+            "pl_error_message",
             "pl_array_shares",
             "pl_array_data",
-            "pl_arrays_stamp",
+            "pl_arrays_versions",
         )
     ),
     callback._objects,
@@ -89,7 +89,7 @@ _array.bind(
     MXNetError,
 )
 
-POLL_MS = 200  # how often a wait, or a push that waits for room, looks for Ctrl-C
+POLL_MS = 200  # how often a wait, or a push that waits for the queue, looks for Ctrl-C
 GRACE_S = 2.0  # for what is queued, when Ctrl-C has ended the program
 LANES = {
     "cpu": lib.PL_LANE_CPU,
@@ -199,7 +199,7 @@ def push(
 
 def raise_last() -> None:
     """Raises the failure the core reported to this thread, with operation and line of its push."""
-    text = ffi.string(lib.pl_error_last()).decode(errors="replace")
+    text = ffi.string(lib.pl_error_message()).decode(errors="replace")
     name = ffi.string(lib.pl_error_name()).decode(errors="replace")
     at = ", ".join(
         filter(None, [location.text(lib.pl_error_location()), name and f'operator "{name}"'])

@@ -2,15 +2,18 @@
  *
  * A handle must be freed when its Python object dies. A __del__ method would cost more than a small kernel, so the
  * object is a C type: handle, spec and tape entry, nothing else. invoke() and run() turn arrays into handles, make one
- * call into the core without the GIL, and wrap the new handles. They hold every array to the spec (shape, dtype,
- * device, layout) for which the plan or program was compiled: nothing else enters compiled code. The core's functions
- * arrive as addresses (bind), since they live in the cffi module.
+ * call into the core without the GIL, and wrap the new handles. They check that every array has the spec (shape, dtype,
+ * device, layout) for which the plan or program was compiled. The core is in the cffi module, so its functions are
+ * passed as addresses (bind).
  *
- * An array always has a live handle, except a sparse one, which consists of other arrays: handle_of refuses it.
+ * Every array has a live handle, except a sparse one, which consists of other arrays: handle_of raises for it.
  */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include "core/array.h"
+#include "core/error.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <structmember.h>
@@ -26,36 +29,34 @@ static struct {
     uintptr_t (*array_new)(size_t bytes);
     void (*array_free)(uintptr_t array);
     int (*invoke)(uintptr_t plan, const uintptr_t *in, uintptr_t *out, const double *scalars, int32_t location);
-    int (*program_run)(uintptr_t program, const uintptr_t *in, uintptr_t *out, const double *numbers, int32_t location);
-    const char *(*error_last)(void);
+    int (*program_run)(uintptr_t program, const uintptr_t *in, uintptr_t *out, const double *dynamic, int32_t location);
+    const char *(*error_message)(void);
     int (*array_shares)(uintptr_t a, uintptr_t b);
     void *(*array_data)(uintptr_t array);
-    void (*arrays_stamp)(const uintptr_t *arrays, int n, void *stamps);
+    void (*arrays_versions)(const uintptr_t *arrays, int n, pl_version *versions);
 } core;
-enum { STAMP_BYTES = 24 };  /* sizeof(pl_stamp) */
 
-enum { AGAIN = 2, NO_MEMORY = 3, INVALID = 4 };    /* PL_AGAIN, PL_ENOMEM, PL_EINVAL of plait.h */
 static PyObject *out_of_memory, *invalid_value, *invalid_type, *engine_error;
-static PyObject *fits;           /* fits(spec, wanted, role): what to do where an array's spec is not the one wanted */
-static PyObject *kept;           /* number -> object: what the core holds, see release */
+static PyObject *fits;           /* fits(spec, wanted, role, i): raises unless an array of that spec will do */
+static PyObject *kept;           /* number -> object that the core refers to: see release */
 static PyObject *empty_spec;     /* of an array that was made without values */
 static PyTypeObject *array_type; /* the base */
-static PyTypeObject *made_type;  /* what new arrays are instances of: NDArray */
+static PyTypeObject *made_type;  /* the class of new arrays: NDArray */
 
 static PyObject *failed(int status)
 {
-    if (status == AGAIN)                            /* Ctrl-C: the exception is there */
+    if (status == PL_AGAIN)                         /* Ctrl-C: the exception is set */
         return NULL;
-    PyErr_SetString(status == NO_MEMORY ? out_of_memory : status == INVALID ? invalid_value : engine_error,
-                    core.error_last());
+    PyErr_SetString(status == PL_ENOMEM ? out_of_memory : status == PL_EINVAL ? invalid_value : engine_error,
+                    core.error_message());
     return NULL;
 }
 
-/* ---- what the core holds ---------------------------------------------------------------------------------- */
+/* ---- objects that the core refers to ---------------------------------------------------------------------- */
 
-/* A pl_free_fn: drops the object that `kept` has under a number. It may run on any thread, with the GIL or without, and
- * while an exception is on its way. C, not a callback of cffi: that cannot run when the interpreter is being taken
- * down, nor with an exception set. At that time everything goes, and nobody is left to see it. */
+/* A pl_free_fn: removes the object that `kept` has under a number. It may run on any thread, with or without the GIL,
+ * and while an exception is set. It is in C because a callback of cffi cannot run with an exception set, nor while the
+ * interpreter shuts down (then it does nothing). */
 static void release(void *number)
 {
     if (!Py_IsInitialized())
@@ -65,19 +66,19 @@ static void release(void *number)
     PyErr_Fetch(&type, &value, &traceback);
     PyObject *key = PyLong_FromVoidPtr(number);
     if (!key || PyDict_DelItem(kept, key) < 0)
-        PyErr_Clear();                           /* no memory for the key: the object stays */
+        PyErr_Clear();                           /* out of memory for the key: the object is leaked */
     Py_XDECREF(key);
     PyErr_Restore(type, value, traceback);
     PyGILState_Release(state);
 }
 
-/* The head of DLPack's DLManagedTensor. context: the number under which `kept` has what the tensor needs. */
+/* The head of DLPack's DLManagedTensor. context: the number of the object in `kept` that owns the memory. */
 typedef struct { char tensor[48]; void *context; void (*deleter)(void *tensor); } lent_tensor;
 
 static void lent_delete(void *tensor) { release(((lent_tensor *)tensor)->context); }
 
-/* A capsule that nobody used dies. */
-static void lent_capsule_dies(PyObject *capsule)
+/* The destructor of a capsule; one that was consumed has another name. */
+static void lent_capsule_free(PyObject *capsule)
 {
     if (PyCapsule_IsValid(capsule, "dltensor"))
         lent_delete(PyCapsule_GetPointer(capsule, "dltensor"));
@@ -108,7 +109,7 @@ static void array_dealloc(PyObject *self)
     if (a->weakrefs)
         PyObject_ClearWeakRefs(self);
     array_clear(self);
-    if (a->handle)                               /* its memory may be another library's: release */
+    if (a->handle)                               /* may call release */
         core.array_free(a->handle);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
@@ -121,17 +122,17 @@ static int handle_of(PyObject *object, uintptr_t *handle)
         return -1;
     }
     *handle = ((Array *)object)->handle;
-    if (!*handle) {                              /* made of several */
+    if (!*handle) {                              /* sparse */
         PyErr_SetString(invalid_type, "a dense NDArray is needed here, got a sparse one\n  fix: x.tostype('default')");
         return -1;
     }
     return 0;
 }
 
-/* T_OBJECT_EX, although they are never missing: the interpreter reads such members in place. */
+/* T_OBJECT_EX, although never missing: the interpreter has a fast path for it. */
 static PyMemberDef array_members[] = {
     {"_spec", T_OBJECT_EX, offsetof(Array, spec), READONLY, "shape, dtype and device"},
-    {"_tape", T_OBJECT_EX, offsetof(Array, tape), 0, "where autograd saw it come from"},
+    {"_tape", T_OBJECT_EX, offsetof(Array, tape), 0, "autograd's record of the call that made it"},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Array, weakrefs), READONLY, NULL},
     {NULL, 0, 0, 0, NULL}};
 
@@ -164,11 +165,11 @@ static PyObject *array_make(uintptr_t handle, PyObject *spec) { return array_mak
 static PyObject *array_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     if (!empty_spec) {
-        PyErr_SetString(PyExc_TypeError, "Array: set_class comes first");
+        PyErr_SetString(PyExc_TypeError, "Array: call set_class first");
         return NULL;
     }
     uintptr_t handle = core.array_new(0);
-    return handle ? array_make_of(type, handle, empty_spec) : failed(NO_MEMORY);
+    return handle ? array_make_of(type, handle, empty_spec) : failed(PL_ENOMEM);
 }
 
 static PyType_Slot array_slots[] = {{Py_tp_dealloc, array_dealloc}, {Py_tp_traverse, array_traverse},
@@ -181,10 +182,10 @@ static PyType_Spec array_spec = {"plait.engine._array.Array", sizeof(Array), 0,
 
 /* ---- calls ------------------------------------------------------------------------------------------------ */
 
-/* Room for a call's handles and numbers: on the stack, or from the heap when there are many. */
-typedef struct { uintptr_t few[32]; double few_scalars[16]; void *many; uintptr_t *in, *out; double *scalars; } room;
+/* Scratch for a call's handles and scalars: on the stack, or from the heap if there are many. */
+typedef struct { uintptr_t few[32]; double few_scalars[16]; void *many; uintptr_t *in, *out; double *scalars; } scratch;
 
-static int room_open(room *r, Py_ssize_t n_in, Py_ssize_t n_out, Py_ssize_t n_scalars)
+static int scratch_open(scratch *r, Py_ssize_t n_in, Py_ssize_t n_out, Py_ssize_t n_scalars)
 {
     r->many = NULL;
     r->in = r->few;
@@ -202,7 +203,7 @@ static int room_open(room *r, Py_ssize_t n_in, Py_ssize_t n_out, Py_ssize_t n_sc
     return 0;
 }
 
-/* The spec of an array is not the one wanted: 0 if it does as well, else an exception. */
+/* The spec of an array is not the wanted one: 0 if `fits` accepts it, else an exception. */
 static int misfit(PyObject *object, PyObject *wanted, const char *role, Py_ssize_t i)
 {
     PyObject *given = ((Array *)object)->spec;
@@ -211,7 +212,7 @@ static int misfit(PyObject *object, PyObject *wanted, const char *role, Py_ssize
     return done ? 0 : -1;
 }
 
-/* specs: what the arrays must be, or NULL; specs are interned. role: "input" or "output". */
+/* specs: of the arrays, or NULL; specs are interned. role: "input" or "output". */
 static int handles_of(PyObject *sequence, Py_ssize_t n, PyObject *specs, const char *role, uintptr_t *handles)
 {
     for (Py_ssize_t i = 0; i < n; i++) {
@@ -269,7 +270,7 @@ static PyObject *call(core_call run, PyObject *const *args)
     Py_ssize_t n_in = length(inputs), n_given = length(given), n_out = PyTuple_Size(specs);
     Py_ssize_t n_scalars = length(scalars), n_wanted = PyTuple_Size(in_specs);
     PyObject *result = NULL;
-    room r;
+    scratch r;
     if (address_of(args[0], &target) < 0 || n_in < 0 || n_given < 0 || n_out < 0 || n_scalars < 0 || n_wanted < 0)
         return NULL;
     if (n_in != n_wanted || n_given > n_out) {
@@ -277,7 +278,7 @@ static PyObject *call(core_call run, PyObject *const *args)
                      n_given);
         return NULL;
     }
-    if (room_open(&r, n_in, n_out, n_scalars) < 0)
+    if (scratch_open(&r, n_in, n_out, n_scalars) < 0)
         return NULL;
     if (handles_of(inputs, n_in, in_specs, "input", r.in) < 0 || handles_of(given, n_given, specs, "output", r.out) < 0)
         goto end;
@@ -290,11 +291,11 @@ static PyObject *call(core_call run, PyObject *const *args)
             goto end;
     }
     int status;
-    do {                                            /* AGAIN: the engine's queue is still full */
+    do {                                            /* PL_AGAIN: the engine's queue is still full */
         Py_BEGIN_ALLOW_THREADS
         status = run(target, r.in, r.out, r.scalars, location);
         Py_END_ALLOW_THREADS
-    } while (status == AGAIN && PyErr_CheckSignals() == 0);
+    } while (status == PL_AGAIN && PyErr_CheckSignals() == 0);
     result = status ? failed(status) : outputs_list(given, n_given, r.out, specs);
 end:
     PyMem_Free(r.many);
@@ -313,18 +314,18 @@ static PyObject *py_run(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     if (n == 7)
         return call(core.program_run, args);
-    PyErr_SetString(PyExc_TypeError, "run(program, in_specs, out_specs, inputs, outputs, numbers, location)");
+    PyErr_SetString(PyExc_TypeError, "run(program, in_specs, out_specs, inputs, outputs, scalars, location)");
     return NULL;
 }
 
-/* invoke1(plan, out_spec, a, b or number): one output, the shortest way. The plan was found by the arrays' specs. */
+/* invoke1(plan, out_spec, a, b or scalar): the fast path for one output. The plan was found by the arrays' specs. */
 static PyObject *py_invoke1(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     uintptr_t plan, in[2], out = 0;
     double scalar = 0;
     int status;
     if (n != 4) {
-        PyErr_SetString(PyExc_TypeError, "invoke1(plan, out_spec, array, array or number)");
+        PyErr_SetString(PyExc_TypeError, "invoke1(plan, out_spec, array, array or scalar)");
         return NULL;
     }
     if (address_of(args[0], &plan) < 0 || handle_of(args[2], &in[0]) < 0)
@@ -332,7 +333,7 @@ static PyObject *py_invoke1(PyObject *self, PyObject *const *args, Py_ssize_t n)
     if (Py_TYPE(args[3]) == made_type || PyObject_TypeCheck(args[3], array_type)) {
         if (handle_of(args[3], &in[1]) < 0)
             return NULL;
-    } else if (PySequence_Check(args[3])) {      /* a NumPy array of one element would pass for a number */
+    } else if (PySequence_Check(args[3])) {      /* PyFloat_AsDouble would accept a NumPy array of one element */
         PyErr_SetString(PyExc_TypeError, "not a number");
         return NULL;
     } else {
@@ -344,7 +345,7 @@ static PyObject *py_invoke1(PyObject *self, PyObject *const *args, Py_ssize_t n)
         Py_BEGIN_ALLOW_THREADS
         status = core.invoke(plan, in, &out, &scalar, -1);
         Py_END_ALLOW_THREADS
-    } while (status == AGAIN && PyErr_CheckSignals() == 0);
+    } while (status == PL_AGAIN && PyErr_CheckSignals() == 0);
     return status ? failed(status) : array_make(out, args[1]);
 }
 
@@ -352,13 +353,13 @@ static PyObject *py_invoke1(PyObject *self, PyObject *const *args, Py_ssize_t n)
 static PyObject *py_shared(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     PyObject *found = NULL;
-    room r;
+    scratch r;
     if (n != 2) {
         PyErr_SetString(PyExc_TypeError, "shared(inputs, outputs)");
         return NULL;
     }
     Py_ssize_t n_in = length(args[0]), n_out = length(args[1]);
-    if (n_in < 0 || n_out < 0 || room_open(&r, n_in, n_out, 0) < 0)
+    if (n_in < 0 || n_out < 0 || scratch_open(&r, n_in, n_out, 0) < 0)
         return NULL;
     if (handles_of(args[0], n_in, NULL, NULL, r.in) < 0 || handles_of(args[1], n_out, NULL, NULL, r.out) < 0 ||
         !(found = PyList_New(0)))
@@ -380,16 +381,17 @@ end:
     return found;
 }
 
-/* stamps(arrays): bytes that stay equal while these arrays keep their contents. */
-static PyObject *py_stamps(PyObject *self, PyObject *arrays)
+/* versions(arrays): bytes that stay equal while the contents of these arrays do. */
+static PyObject *py_versions(PyObject *self, PyObject *arrays)
 {
     PyObject *result = NULL;
-    room r;
+    scratch r;
     Py_ssize_t n = length(arrays);
-    if (n < 0 || room_open(&r, n, 0, 0) < 0)
+    if (n < 0 || scratch_open(&r, n, 0, 0) < 0)
         return NULL;
-    if (handles_of(arrays, n, NULL, NULL, r.in) == 0 && (result = PyBytes_FromStringAndSize(NULL, n * STAMP_BYTES)))
-        core.arrays_stamp(r.in, (int)n, PyBytes_AsString(result));
+    if (handles_of(arrays, n, NULL, NULL, r.in) == 0 &&
+        (result = PyBytes_FromStringAndSize(NULL, n * (Py_ssize_t)sizeof(pl_version))))
+        core.arrays_versions(r.in, (int)n, (pl_version *)PyBytes_AsString(result));
     PyMem_Free(r.many);
     return result;
 }
@@ -403,7 +405,7 @@ static PyObject *py_make(PyObject *self, PyObject *const *args, Py_ssize_t n)
     }
     if (address_of(args[0], &handle) < 0)
         return NULL;
-    return handle ? array_make(handle, args[1]) : failed(NO_MEMORY);
+    return handle ? array_make(handle, args[1]) : failed(PL_ENOMEM);
 }
 
 static PyObject *py_make_sparse(PyObject *self, PyObject *const *args, Py_ssize_t n)
@@ -433,10 +435,11 @@ static PyObject *py_exchange(PyObject *self, PyObject *const *args, Py_ssize_t n
 
 static PyObject *py_bind(PyObject *self, PyObject *args)
 {
-    unsigned long long new, array_free, invoke, program_run, error_last, array_shares, array_data, arrays_stamp;
+    unsigned long long new, array_free, invoke, program_run, error_message, array_shares, array_data, arrays_versions;
     PyObject *objects, *memory, *value, *type, *other;
-    if (!PyArg_ParseTuple(args, "KKKKKKKKO!OOOO", &new, &array_free, &invoke, &program_run, &error_last, &array_shares,
-                          &array_data, &arrays_stamp, &PyDict_Type, &objects, &memory, &value, &type, &other))
+    if (!PyArg_ParseTuple(args, "KKKKKKKKO!OOOO", &new, &array_free, &invoke, &program_run, &error_message,
+                          &array_shares, &array_data, &arrays_versions, &PyDict_Type, &objects, &memory, &value, &type,
+                          &other))
         return NULL;
     kept = Py_NewRef(objects);
     out_of_memory = Py_NewRef(memory);
@@ -447,10 +450,10 @@ static PyObject *py_bind(PyObject *self, PyObject *args)
     core.array_free = (void (*)(uintptr_t))(uintptr_t)array_free;
     core.invoke = (core_call)(uintptr_t)invoke;
     core.program_run = (core_call)(uintptr_t)program_run;
-    core.error_last = (const char *(*)(void))(uintptr_t)error_last;
+    core.error_message = (const char *(*)(void))(uintptr_t)error_message;
     core.array_shares = (int (*)(uintptr_t, uintptr_t))(uintptr_t)array_shares;
     core.array_data = (void *(*)(uintptr_t))(uintptr_t)array_data;
-    core.arrays_stamp = (void (*)(const uintptr_t *, int, void *))(uintptr_t)arrays_stamp;
+    core.arrays_versions = (void (*)(const uintptr_t *, int, pl_version *))(uintptr_t)arrays_versions;
     Py_RETURN_NONE;
 }
 
@@ -479,16 +482,16 @@ static PyObject *py_lend(PyObject *self, PyObject *address)
     if (address_of(address, &tensor) < 0)
         return NULL;
     ((lent_tensor *)tensor)->deleter = lent_delete;
-    return PyCapsule_New((void *)tensor, "dltensor", lent_capsule_dies);
+    return PyCapsule_New((void *)tensor, "dltensor", lent_capsule_free);
 }
 
 static PyMethodDef functions[] = {
-    {"bind", py_bind, METH_VARARGS, "bind(array_new, array_free, invoke, program_run, error_last, array_shares, "
-     "array_data, arrays_stamp, kept, OutOfMemory, InvalidValue, InvalidType, MXNetError): addresses in the core, the "
-     "objects that it holds by number, and what a failed call raises"},
+    {"bind", py_bind, METH_VARARGS, "bind(array_new, array_free, invoke, program_run, error_message, array_shares, "
+     "array_data, arrays_versions, kept, OutOfMemory, InvalidValue, InvalidType, MXNetError): addresses in the "
+     "core, the objects that it refers to by number, and the exceptions of failed calls"},
     {"set_class", py_set_class, METH_VARARGS,
-     "set_class(type, empty_spec, fits): what new arrays are instances of; the "
-     "spec of one without values; fits(spec, wanted, role, i) raises where an array cannot stand for another"},
+     "set_class(type, empty_spec, fits): the class of new arrays; the spec of an array "
+     "without values; fits(spec, wanted, role, i) raises unless an array of that spec will do"},
     {"make", FAST(py_make), "make(handle, spec) -> array that owns the handle; raises OutOfMemory for 0"},
     {"make_sparse", FAST(py_make_sparse), "make_sparse(class, spec) -> array without a handle"},
     {"exchange", FAST(py_exchange), "exchange(a, b): each gets the other's handle and spec"},
@@ -497,13 +500,13 @@ static PyMethodDef functions[] = {
      "of `kept`; its deleter drops that"},
     {"invoke", FAST(py_invoke),
      "invoke(plan, in_specs, out_specs, inputs, outputs, scalars, location) -> list of all outputs"},
-    {"invoke1", FAST(py_invoke1), "invoke1(plan, out_spec, array, array or number) -> array"},
+    {"invoke1", FAST(py_invoke1), "invoke1(plan, out_spec, array, array or scalar) -> array"},
     {"shared", FAST(py_shared),
      "shared(inputs, outputs) -> [(input, output, same address)] of the pairs that share memory"},
-    {"stamps", (PyCFunction)py_stamps, METH_O,
-     "stamps(arrays) -> bytes that stay equal while these arrays, which must be kept, have the same contents"},
+    {"versions", (PyCFunction)py_versions, METH_O,
+     "versions(arrays) -> bytes that stay equal while the contents of these arrays do; the arrays must stay alive"},
     {"run", FAST(py_run),
-     "run(program, in_specs, out_specs, inputs, outputs, numbers, location) -> list of all outputs"},
+     "run(program, in_specs, out_specs, inputs, outputs, scalars, location) -> list of all outputs"},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_array", NULL, -1, functions, NULL, NULL, NULL, NULL};

@@ -113,7 +113,7 @@ def get_last_ffi_error() -> Exception:
     """The core's last error as an exception, of a registered class where its text names one."""
     from ._core import ffi, lib
 
-    text, name = c2pyerror(ffi.string(lib.pl_error_last()).decode())
+    text, name = c2pyerror(ffi.string(lib.pl_error_message()).decode())
     return error_types.get(name or "", MXNetError)(text)
 
 

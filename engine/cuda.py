@@ -99,7 +99,7 @@ def open_driver() -> str:
         return "this machine has no CUDA driver (libcuda.so.1)"
     if lib.pl_gpu_open(library.encode()) == lib.PL_OK:
         return ""
-    return ffi.string(lib.pl_error_last()).decode(errors="replace")
+    return ffi.string(lib.pl_error_message()).decode(errors="replace")
 
 
 def count() -> int:
@@ -114,7 +114,7 @@ def properties(device: int = 0) -> Properties:
     check(device)
     p = ffi.new("pl_gpu_properties *")
     if lib.pl_gpu_get_properties(device, p):
-        raise DeviceError(ffi.string(lib.pl_error_last()).decode(errors="replace"))
+        raise DeviceError(ffi.string(lib.pl_error_message()).decode(errors="replace"))
     return Properties(
         ffi.string(p.name).decode(errors="replace"),
         (p.major, p.minor),
@@ -154,5 +154,5 @@ def memory(device: int) -> tuple[int, int]:
     check(device)
     sizes = ffi.new("size_t[2]")
     if lib.pl_gpu_memory(device, sizes, sizes + 1):
-        raise DeviceError(ffi.string(lib.pl_error_last()).decode(errors="replace"))
+        raise DeviceError(ffi.string(lib.pl_error_message()).decode(errors="replace"))
     return sizes[0], sizes[1]

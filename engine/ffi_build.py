@@ -8,6 +8,7 @@ import importlib.metadata
 import re
 import sys
 import types
+from collections.abc import Iterable
 from pathlib import Path
 
 from cffi import FFI
@@ -24,6 +25,23 @@ def declarations(header: Path) -> str:
     if not body:
         raise ValueError(f"{header}: the marks for cffi are missing")
     return re.sub(r"^#.*$", "", body.group(1), flags=re.MULTILINE)
+
+
+def in_order(found: Iterable[Path]) -> list[Path]:
+    """Headers, each after those that it includes."""
+    ordered: dict[Path, None] = {}
+
+    def add(header: Path) -> None:
+        if header not in ordered:
+            names = re.findall(r'^#include "(.*)"', header.read_text(), re.MULTILINE)
+            near = [folder / name for name in names for folder in (header.parent, ROOT)]
+            for included in filter(Path.is_file, near):
+                add(included)
+            ordered[header] = None
+
+    for header in found:
+        add(header)
+    return list(ordered)
 
 
 def generate() -> None:
@@ -61,17 +79,18 @@ def onednn_headers() -> list[str]:
 
 
 generate()
+FOLDERS = ["engine/core", "kernels/cpu", "kernels/cpu/generated", "kernels/cuda"]
 headers = [
-    ROOT / "engine/core/plait.h",
-    ROOT / "kernels/cpu/kernel.h",
-    *sorted((ROOT / "kernels/cpu").glob("[!k]*.h")),
-    *sorted((ROOT / "kernels/cpu/generated").glob("*.h")),
-    *sorted((ROOT / "kernels/cuda").glob("*.h")),
+    h
+    for h in in_order(h for folder in FOLDERS for h in sorted((ROOT / folder).glob("*.h")))
+    if "cffi reads from here on" in h.read_text()
 ]
-MARK = "cffi reads from here on"
-headers = [h for h in headers if MARK in h.read_text()]
 # the structs of kernels that need no header: the module has them as text
-alone = [c for c in sorted((ROOT / "kernels/cpu").glob("*.c")) if MARK in c.read_text()]
+alone = [
+    c
+    for c in sorted((ROOT / "kernels/cpu").glob("*.c"))
+    if "cffi reads from here on" in c.read_text()
+]
 sources = [
     *sorted((ROOT / "engine/core").glob("*.c")),
     *sorted((ROOT / "kernels/cpu/generated").glob("*.c")),
@@ -97,10 +116,10 @@ ffi.set_source(
     sources=[str(s.relative_to(ROOT)) for s in sources],
     depends=[
         str(h.relative_to(ROOT))
-        for folder in ("engine/core", "kernels/cpu", "kernels/cpu/generated", "kernels/cuda")
+        for folder in FOLDERS
         for h in sorted((ROOT / folder).glob("*.[chi]*"))
     ],
-    include_dirs=[".", "engine/core", "kernels/cpu", "kernels/cuda", *onednn_headers()],
+    include_dirs=[".", "kernels/cpu", *onednn_headers()],
     define_macros=[("_GNU_SOURCE", None)],
     extra_compile_args=[
         "-std=gnu11",

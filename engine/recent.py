@@ -14,7 +14,7 @@ class Recent(dict):
     what was left in `older` is dropped. So a hit writes nothing and costs what a dict costs.
 
     Values of different sizes: weigh(value) tells a value's weight, and a dict is full too when the
-    weights of its values reach `room`. So what is kept of large graphs is bounded as well.
+    weights of its values reach `capacity`. So what is kept of large graphs is bounded as well.
 
     >>> from plait.engine.recent import Recent
     >>> cache = Recent(2)
@@ -25,10 +25,10 @@ class Recent(dict):
     [0, 4, 5]
     """
 
-    __slots__ = ("_held", "older", "room", "size", "weigh")
+    __slots__ = ("_held", "older", "capacity", "size", "weigh")
 
-    def __init__(self, size: int, room: int = 0, weigh: Callable[[Any], int] | None = None):
-        self.size, self.room, self.weigh = size, room, weigh
+    def __init__(self, size: int, capacity: int = 0, weigh: Callable[[Any], int] | None = None):
+        self.size, self.capacity, self.weigh = size, capacity, weigh
         self._held = 0  # the weight of the values in this dict, at most
         self.older: dict = {}
 
@@ -42,7 +42,7 @@ class Recent(dict):
         if not dict.__contains__(self, key):
             weight = self.weigh(value) if self.weigh is not None else 0
             n = dict.__len__(self)
-            if n >= self.size or (n and self._held + weight > self.room > 0):
+            if n >= self.size or (n and self._held + weight > self.capacity > 0):
                 self.older = dict(dict.items(self))
                 dict.clear(self)
                 self._held = 0

@@ -10,11 +10,11 @@ from .parameter_dict import ParameterDict  # noqa: F401
 from .symbol_block import SymbolBlock  # noqa: F401
 from .trainer import Trainer  # noqa: F401
 
-# MXNet keeps these classes in fewer modules: gluon.block.HybridBlock is what scripts import
+# MXNet has these classes in fewer modules: scripts import gluon.block.HybridBlock
 vars(block).update(HybridBlock=HybridBlock, SymbolBlock=SymbolBlock)
 vars(parameter).update(ParameterDict=ParameterDict)
 
-# so that importing gluon stays quick
+# so that importing gluon is fast
 _ON_FIRST_USE = ("contrib", "data", "metric", "model_zoo", "rnn")
 
 
@@ -27,4 +27,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*globals(), *_ON_FIRST_USE})
+    return sorted({*globals(), *_ON_FIRST_USE} - {"importlib"})

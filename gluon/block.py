@@ -5,20 +5,50 @@ from __future__ import annotations
 import re
 import warnings
 from collections import OrderedDict
+from typing import Any
 
-from ..engine.error import InvalidType, MissingMethod, MissingName, MXNetError
+from ..engine.error import InvalidType, InvalidValue, MissingMethod, MissingName, MXNetError
 from ..ndarray import serialization
+from ..ndarray.ndarray import NDArray
+from ..ndarray.nesting import as_lists, flatten, unflatten
+from ..symbol.symbol import Symbol
 from ..training import initializer
 from . import block_state
 from .hook import HookHandle
-from .nesting import _flatten, _regroup  # noqa: F401 - where MXNet code imports them
 from .parameter import Parameter, owned
 from .parameter_dict import ParameterDict, check_names
 from .scope import BlockScope
 
 
+def _flatten(args, inout_str: str) -> tuple[list, int | list]:
+    """(all arrays or Symbols of nested lists in order, None included; their format): as MXNet code
+    calls it. inout_str: "input" or "output", for the error. Raises ValueError for anything else
+    inside."""
+
+    def other(x, leaves: list):
+        if x is not None and not isinstance(x, Symbol):
+            raise InvalidValue(
+                f"When hybridized, the {inout_str} of HybridBlock must be a (nested) list of Symbol"
+                f" or NDArray, but got {x!r} of type {type(x).__name__}"
+            )
+        leaves.append(x)
+        return -1 if x is None else len(x.list_outputs()) if len(x.list_outputs()) > 1 else 0
+
+    leaves, form = flatten(args, NDArray, other)
+    return leaves, as_lists(form)
+
+
+def _regroup(args, fmt) -> Any:
+    """The arrays nested as the format says."""
+
+    def form(fmt):
+        return tuple([form(f) for f in fmt]) if isinstance(fmt, list) else max(fmt, 0)
+
+    return unflatten(form(fmt), args)
+
+
 class Block:
-    """Base class of neural network layers and models. Subclasses make children and parameters in
+    """Base class of neural network layers and models. Subclasses create children and parameters in
     `__init__` and define `forward`.
 
     Args:
@@ -35,7 +65,7 @@ class Block:
     ...         return self.dense(x)
     """
 
-    # the constructor's argument that gives an unknown dimension
+    # the constructor's argument for an unknown dimension
     size_argument: str | None = None
 
     def __init__(self, prefix=None, params=None):
@@ -98,7 +128,7 @@ class Block:
         object.__setattr__(self, name, value)
 
     def register_child(self, block, name=None) -> None:
-        """Makes block a child; attribute assignment does this by itself."""
+        """Adds a child block; attribute assignment does this too."""
         if not isinstance(block, Block):
             raise InvalidType(
                 f"{type(self).__name__}: a child must be a Block, got {type(block).__name__}"
@@ -130,7 +160,7 @@ class Block:
         return self._params
 
     def name_scope(self) -> BlockScope:
-        """`with self.name_scope():` blocks made inside get names below this block's prefix."""
+        """`with self.name_scope():` blocks created inside get names with this block's prefix."""
         return self._scope
 
     def _warn_of_containers(self) -> None:
@@ -206,7 +236,7 @@ class Block:
         self.collect_params().initialize(init, ctx, verbose, force_reinit)
 
     def hybridize(self, active=True, **kwargs) -> None:
-        """Makes every HybridBlock below run as a graph."""
+        """Makes all HybridBlocks below run as graphs."""
         for child in self._children.values():
             child.hybridize(active, **kwargs)
 
@@ -219,8 +249,9 @@ class Block:
 
     # ---- calling ---------------------------------------------------------------------------------
 
-    def __call__(self, *args):
-        """Runs forward, with the hooks around it."""
+    def __call__(self, *args: Any) -> Any:
+        """Runs forward, with the hooks around it. What it returns is the subclass's: an array, a
+        Symbol or nested lists of them; a `Layer` says more."""
         if self._forward_pre_hooks:
             for hook in list(self._forward_pre_hooks.values()):
                 hook(self, args)
@@ -262,10 +293,10 @@ class Block:
 
         print_summary(self, inputs, style)
 
-    _is_container = False  # it only calls its children: no layer of its own in a summary
+    _is_container = False  # only calls its children: not a layer in a summary
 
     def _macs(self, args, out) -> int:
-        """Multiply-accumulates of a call, for `summary`: 0 where they are not counted."""
+        """Multiply-accumulates of a call, for `summary`; 0 if not counted."""
         return 0
 
     # ---- files -----------------------------------------------------------------------------------
@@ -313,12 +344,12 @@ class Block:
         for name, parameter in params.items():
             shared.setdefault(parameter, []).append(name)
         present = dict(given)
-        for names in shared.values():  # one name of a shared parameter is enough
+        for names in shared.values():  # one name of a shared parameter suffices
             value = next((given[n] for n in names if n in given), None)
             if value is not None:
                 present.update((n, value) for n in names)
         check_names(params, present, f"file '{filename}'", allow_missing, ignore_extra)
-        for name, value in given.items():  # nothing is written unless all of it fits
+        for name, value in given.items():  # nothing is written unless everything matches
             if name in params:
                 params[name]._check_load(value, cast_dtype)
         for name, value in given.items():
@@ -328,8 +359,8 @@ class Block:
                 )
 
     def _match_names(self, loaded):
-        """The naming style that fits most names of a file: (parameters by it, the file's arrays by
-        it)."""
+        """Selects the naming style that matches most names of a file: (parameters by name, the
+        file's arrays by name)."""
         structural = self._collect_params_with_prefix()
         full = {p.name: p for p in structural.values()}
         full.update(self.collect_params().items())
@@ -340,7 +371,7 @@ class Block:
         return best, loaded
 
     def save_params(self, filename) -> None:
-        """The old form of save_parameters, under full names less this block's prefix."""
+        """The old form of save_parameters: full names without this block's prefix."""
         warnings.warn("save_params is deprecated. Please use save_parameters.", stacklevel=2)
         self.collect_params().save(filename, strip_prefix=self.prefix)
 
@@ -356,8 +387,8 @@ class Block:
         save_model(self, prefix)
 
     def load(self, prefix) -> None:
-        """Reads what `save` wrote into a block of the same structure. Its children get the names
-        that they have in the file."""
+        """Reads what `save` wrote into a block of the same structure. Its children get their names
+        in the file."""
         from .model_file import load_model
 
         load_model(self, prefix)

@@ -1,5 +1,5 @@
-"""What a checkpoint saves of a block: the values of its parameters on each device, and the sums of
-gradients that may still grow. Parameters come as a dict by structural name."""
+"""The state of a block in a checkpoint: the values of its parameters on each device, and gradients
+that accumulate. Parameters are a dict by structural name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .parameter_dict import check_names
 
 
 def names(parameters: dict[str, Parameter]) -> dict[Parameter, str]:
-    """Each parameter once, with the first of its names: blocks may share it."""
+    """Each parameter once, with its first name: blocks may share it."""
     found: dict[Parameter, str] = {}
     for name, parameter in parameters.items():
         found.setdefault(parameter, name)
@@ -25,13 +25,14 @@ def save(parameters: dict[str, Parameter]) -> dict:
         if parameter._data is None:
             raise parameter._not_initialized()
         values[name] = saved_state.device_copies(parameter._data)
-        if parameter.grad_req == "add":  # a sum that may still grow
+        if parameter.grad_req == "add":  # accumulates over several backward passes
             grads[name] = saved_state.device_copies(parameter._grad)
     return {"values": values, "grads": grads}
 
 
 def restore(parameters: dict[str, Parameter], found: dict, where: str) -> None:
-    """Takes back what `save` gave; writes nothing unless all fits. Raises StateError."""
+    """Restores the result of `save`; changes nothing unless everything matches. Raises
+    StateError."""
     wanted = {name: parameter for parameter, name in names(parameters).items()}
     values = found["values"]
     check_names(wanted, values, where, False, False)

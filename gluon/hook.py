@@ -1,4 +1,4 @@
-"""HookHandle: what registering a hook returns; `detach` takes the hook away."""
+"""HookHandle: returned by hook registration; `detach` removes the hook."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HookHandle:
         return self
 
     def detach(self) -> None:
-        """Takes the hook away."""
+        """Removes the hook."""
         hooks = self._hooks() if self._hooks is not None else None
         if hooks is not None:
             hooks.pop(self._id, None)

@@ -1,4 +1,4 @@
-"""HybridBlock: a block that can run as a graph; traced at its first call, then one program a
+"""HybridBlock: a block that can run as a graph; traced at its first call, then one program per
 call."""
 
 from __future__ import annotations
@@ -7,6 +7,8 @@ import inspect
 import os
 import threading
 import warnings
+from typing import Any
+from weakref import WeakValueDictionary
 
 from .. import ndarray as nd
 from ..engine import log
@@ -21,26 +23,26 @@ from ..kernels.spec import Spec
 from ..ndarray import autograd, serialization
 from ..ndarray.cached import difference
 from ..ndarray.ndarray import NDArray, state
+from ..ndarray.nesting import as_lists
 from . import report
 from .block import Block
-from .nesting import list_format
 from .parameter import DeferredInitializationError, dtype_name, tracing_state
-from .trace import StructureError, Trace, arrays_only, compare, flatten, holds, monitored
+from .trace import StructureError, Trace, arrays_only, compare, flatten_call, holds, monitored
 
-MAX_TRACES = 2048  # of a block, for shapes of inputs,
-MAX_NODES = 1 << 16  # and of how many nodes in all
+MAX_TRACES = 2048  # signatures of a block that are traced,
+MAX_NODES = 1 << 16  # and how many nodes different graphs may have in all
 
 
 class _Format:
     """The nesting of inputs or outputs of a block's last trace, as `block._flatten` gives it; None
-    before one. Programs that load graphs set it."""
+    before the first. Libraries that load graphs set it."""
 
     def __init__(self, structure: str):
         self._structure = structure
 
     def __get__(self, block, owner):
         trace = block and next(reversed(block._traces.values()), None)
-        return trace and list_format(getattr(trace, self._structure))
+        return trace and as_lists(getattr(trace, self._structure))
 
 
 _tracing = threading.RLock()  # tracing writes into blocks and parameters: one thread at a time
@@ -48,14 +50,15 @@ _tracing = threading.RLock()  # tracing writes into blocks and parameters: one t
 
 def _forked() -> None:
     global _tracing
-    _tracing = threading.RLock()  # the thread that held it is not in the child
+    _tracing = threading.RLock()  # the thread that held it does not exist in the child
 
 
 os.register_at_fork(after_in_child=_forked)
 
 
-def _n_nodes(trace: Trace) -> int:
-    return 0 if trace.graph is None else len(topological(trace.graph.outputs))
+def _weight(trace: Trace) -> int:
+    """The nodes of a graph; those of a graph that several signatures share count once."""
+    return 1 if trace.is_shared else len(topological(trace.symbol._outputs))
 
 
 class HybridBlock(Block):
@@ -63,8 +66,8 @@ class HybridBlock(Block):
     with F = nd or F = sym.
 
     After `hybridize()` the first call with given shapes traces hybrid_forward; later calls run the
-    graph as one program. A subclass that overrides `forward` runs it in Python at every call; a
-    graph is what `super().forward(...)` and the blocks inside compute.
+    graph as one program. A subclass that overrides `forward` runs it in Python at every call;
+    `super().forward(...)` and the blocks inside run as graphs.
     """
 
     _in_format, _out_format = _Format("in_structure"), _Format("structure")
@@ -73,7 +76,8 @@ class HybridBlock(Block):
         super().__init__(prefix, params)
         self._active = self._check = False
         self._recompute: bool | float | str = False
-        self._traces = Recent(MAX_TRACES, MAX_NODES, _n_nodes)
+        self._traces = Recent(MAX_TRACES, MAX_NODES, _weight)
+        self._distinct: WeakValueDictionary[tuple, Trace] = WeakValueDictionary()
         self._structure = None
         self._op_hooks: list[tuple] = []
         self._dynamic = self._asks_recording = False
@@ -94,14 +98,13 @@ class HybridBlock(Block):
         self._clear_traces()
 
     def _clear_traces(self):
-        self.__dict__["_traces"], self.__dict__["_structure"] = (
-            Recent(MAX_TRACES, MAX_NODES, _n_nodes),
-            None,
-        )
+        self.__dict__["_traces"] = Recent(MAX_TRACES, MAX_NODES, _weight)
+        self.__dict__["_distinct"] = WeakValueDictionary()
+        self.__dict__["_structure"] = None
         self.__dict__["_dynamic"] = self.__dict__["_asks_recording"] = False
 
     def _clear_cached_op(self):
-        """MXNet's name of _clear_traces, which gluoncv calls."""
+        """MXNet's name of _clear_traces; gluoncv calls it."""
         self._clear_traces()
 
     def hybridize(
@@ -125,17 +128,18 @@ class HybridBlock(Block):
 
         Args:
             backend, clear, static_alloc, static_shape, inline_limit, forward_bulk_size,
-                backward_bulk_size, backend_opts, partition_if_dynamic: accepted as MXNet has them;
-                plait plans the memory of every graph, and outputs are always new arrays.
+                backward_bulk_size, backend_opts, partition_if_dynamic: accepted for compatibility
+                    with MXNet; plait plans the memory of every graph, and outputs are always new
+                    arrays.
             check: compares eager and graph outputs at the first call.
-            recompute: what backward computes again instead of keeping it from forward, trading time
-                (at most one more forward) for memory. True: all but a few boundaries, placed where
-                they cost least. "blocks": all but the results of blocks that have children
-                (layers and containers of gluon.nn aside). A fraction, 0 < f <= 1: as much as
-                brings what is kept below f of what would be kept. "mirror": all but the costly
-                operators, as MXNET_BACKWARD_DO_MIRROR does. None or False: what costs nothing, and
-                operators with the attribute force_mirroring. Gradients stay the same, dropout masks
-                too.
+            recompute: what backward recomputes instead of storing it in forward, trading time (at
+                most one more forward) for memory. True: all but a few boundary values, chosen for
+                the least cost. "blocks": all but the results of blocks that have children (layers
+                and containers of gluon.nn aside). A fraction, 0 < f <= 1: enough to reduce the
+                stored values below f of what would be stored. "mirror": all but the costly
+                operators, as MXNET_BACKWARD_DO_MIRROR does. None or False: only what costs nothing,
+                and operators with the attribute force_mirroring. Gradients stay the same, dropout
+                masks too.
         Raises: MXNetError for unknown arguments, ValueError for another `recompute`.
         Source: Chen et al. 2016, arXiv:1604.06174.
         """
@@ -169,8 +173,8 @@ class HybridBlock(Block):
 
     # ---- calling ---------------------------------------------------------------------------------
 
-    def __call__(self, *args):
-        """Runs forward with the hooks around it."""
+    def __call__(self, *args: Any) -> Any:
+        """Runs forward and the hooks."""
         if self._forward_pre_hooks:
             for hook in list(self._forward_pre_hooks.values()):
                 hook(self, args)
@@ -183,8 +187,8 @@ class HybridBlock(Block):
         return out
 
     def forward(self, x, *args):
-        """Calls hybrid_forward with the parameters, on arrays or on Symbols; on arrays as a graph
-        when hybridized."""
+        """Calls hybrid_forward with the parameters, on arrays or on Symbols; when hybridized, on
+        arrays as a graph."""
         if self._active and tracing_state.tracer is None and not tracing_state.eager:
             return self._call_graph((x, *args))
         return self._run(x, *args)
@@ -219,8 +223,7 @@ class HybridBlock(Block):
     def _kind(x, args):
         """(is there a Symbol, the first NDArray) among nested inputs. Raises StructureError without
         either."""
-        flat: list = []
-        flatten((x, *args), object_with_data(), "input", flat)
+        flat, _ = flatten_call((x, *args), object_with_data(), "input")
         symbols = [leaf for leaf in flat if not isinstance(leaf, NDArray)]
         if symbols and len(symbols) < len(flat):
             raise MixedInputs
@@ -239,14 +242,15 @@ class HybridBlock(Block):
         raise MissingMethod(f"{type(self).__name__} must define hybrid_forward(self, F, x, ...)")
 
     def _why_no_graph(self) -> str:
-        """What to do for a graph where forward is overridden: a line of text, or ""."""
+        """Advice for running a block as a graph whose forward is overridden: a line of text, or
+        ""."""
         if type(self).forward is HybridBlock.forward and "forward" not in self.__dict__:
             return ""
         name = type(self).__name__
         return f"\n  fix: {name}.forward runs in Python: compute in {name}.hybrid_forward"
 
     def _arguments(self, *args):
-        """What forward gets of the arguments of a call: all, for a block whose calls add none."""
+        """The arguments of a call that forward takes: all, unless the block's calls add some."""
         return args
 
     def _call_graph(self, args):
@@ -257,8 +261,7 @@ class HybridBlock(Block):
         except AttributeError:  # nested inputs, or None
             trace = None
         if trace is None:
-            flat = []
-            structure = flatten(args, object_with_data(), "input", flat)
+            flat, structure = flatten_call(args, object_with_data(), "input")
             if any(not isinstance(a, NDArray) for a in flat):
                 return self._run(*args)
             if not flat:
@@ -268,7 +271,7 @@ class HybridBlock(Block):
                 )
             plain = structure == (0,) * len(args)
             key = (mode, *[a._spec for a in flat], *(() if plain else (structure,)))
-            if self._dynamic:  # shapes depend on values: the blocks inside run as graphs
+            if self._dynamic:  # shapes depend on values: only the blocks inside run as graphs
                 return self._run(*args)
             try:
                 trace = self._traces[key] or self._trace(key, args, structure)
@@ -297,7 +300,7 @@ class HybridBlock(Block):
                 )
         with gc_paused():
             trace = Trace(self, args, state.training)
-        if trace.asks_recording:  # the graph is for this answer only
+        if trace.asks_recording:  # the graph is used for this result only
             self.__dict__["_asks_recording"] = True
             key = (trace_mode(self), *key[1:])
         trace.finish_parameters()
@@ -307,11 +310,22 @@ class HybridBlock(Block):
                 trace.compile(self.name)
                 self._compare_modes(trace, args)
         trace.compile(self.name, self._recompute)
-        if log.wants("hybridize"):
+        found = self._shared(key[0], trace)
+        if found is trace and log.wants("hybridize"):
             log.write("hybridize", self._reason(key))
         self._structure = structure
-        self._traces[key] = trace
-        return trace
+        self._traces[key] = found
+        return found
+
+    def _shared(self, mode: int, trace: Trace) -> Trace:
+        """The trace that stands for all signatures with an equal graph: what differs is in the
+        entries of its graph, one for each signature."""
+        graph = trace.equal_graphs()
+        if graph is None:
+            return trace
+        found = self._distinct.setdefault((mode, *graph), trace)
+        found.is_shared = found is not trace
+        return found
 
     def _reason(self, key) -> str:
         """Why a trace was made."""
@@ -324,8 +338,7 @@ class HybridBlock(Block):
         return f"{now}: {difference(last[1:], key[1:], last[0] & 1 != key[0] & 1)}"
 
     def _compare_modes(self, trace, args):
-        flat: list[NDArray] = []
-        flatten(args, NDArray, "input", flat)
+        flat, _ = flatten_call(args, NDArray, "input")
         params = [p._data_on(c) for p, c in trace.placed]
         with autograd.pause(train_mode=False):
             graph = trace.outputs(trace.graph([*flat, *params]))
@@ -341,8 +354,7 @@ class HybridBlock(Block):
     # ---- reports ---------------------------------------------------------------------------------
 
     def hybrid_report(self) -> ProgramReport:
-        """What the graphs of this block are and cost: prints as a table with a line for each
-        program.
+        """The graphs of this block and their costs: prints as a table with a line for each program.
 
         >>> net = gluon.nn.Dense(2)
         >>> net.initialize()
@@ -354,8 +366,8 @@ class HybridBlock(Block):
         return report.hybrid_report(self)
 
     def memory_report(self, *args) -> MemoryReport:
-        """What the memory of a call with these inputs, and of a training step, is used for, in
-        bytes. Compiles for it, but runs nothing.
+        """The memory use of a call with these inputs, and of a training step, in bytes. Compiles,
+        but runs nothing.
 
         >>> net = gluon.nn.Dense(2)
         >>> net.initialize()
@@ -367,13 +379,13 @@ class HybridBlock(Block):
     # ---- shapes, dtypes --------------------------------------------------------------------------
 
     def infer_shape(self, *args):
-        """Finds the unknown shapes of parameters from inputs of known shape."""
+        """Infers the unknown shapes of parameters from inputs of known shape."""
         trace = Trace(self, self._arguments(*args), state.training)
         for p, v in zip(trace.params, trace.param_values):
             p.shape = v.shape
 
     def infer_type(self, *args):
-        """Sets the parameters' dtypes to what the inputs' dtypes ask for."""
+        """Infers the parameters' dtypes from the inputs' dtypes."""
         trace = Trace(self, self._arguments(*args), state.training)
         for p, v in zip(trace.params, trace.param_values):
             p.dtype = dtype_name(v.dtype)
@@ -381,8 +393,8 @@ class HybridBlock(Block):
     # ---- files -----------------------------------------------------------------------------------
 
     def _graphs(self) -> list:
-        """The CachedGraphs that calls of this block run."""
-        return [trace.graph for trace in self._traces.values()]
+        """The CachedGraphs of this block's calls."""
+        return [trace.graph for trace in dict.fromkeys(self._traces.values())]
 
     def _any_trace(self) -> Trace:
         if not self._traces:
@@ -425,8 +437,8 @@ class HybridBlock(Block):
         """Hybridizes for the given inputs: traces and compiles now, and runs once. Returns the
         outputs.
 
-        backend, clear: accepted, and without effect: there is one compiler here, and it takes every
-            graph that repeats, with or without this call.
+        backend, clear: accepted, without effect: there is one compiler, which compiles every
+            repeated graph anyway.
         kwargs: as for hybridize.
         """
         self.hybridize(True, backend, clear, **kwargs)
@@ -437,14 +449,14 @@ FLAGS = [name for name in inspect.signature(HybridBlock.hybridize).parameters][2
 
 
 def trace_mode(block: HybridBlock) -> int:
-    """What a trace depends on besides its inputs: training (bit 0), recording where it was asked
-    for (bit 1), the policy of mixed precision."""
+    """What a trace depends on besides its inputs: training (bit 0), recording if the trace queried
+    it (bit 1), the mixed-precision policy."""
     mode = state.training + 2 * (block._asks_recording and state.recording)
     return mode + 4 * precision.number() if precision.used else mode
 
 
 def _given(structure: list) -> list:
-    """A structure of inputs without the None at its end: default values of arguments."""
+    """A structure of inputs without trailing None, the default values of arguments."""
     n = len(structure)
     while n and structure[n - 1] == -1:
         n -= 1
@@ -452,7 +464,7 @@ def _given(structure: list) -> list:
 
 
 class MixedInputs(StructureError):
-    """NDArrays beside Symbols."""
+    """NDArrays mixed with Symbols."""
 
     def __str__(self):
         return (
@@ -463,7 +475,7 @@ class MixedInputs(StructureError):
 
 
 class ChildError(InvalidValue):
-    """A child that its parent cannot hold."""
+    """An invalid child of a block."""
 
 
 def _sym():

@@ -1,4 +1,4 @@
-"""Losses: blocks of predictions and labels that give one number for each sample."""
+"""Losses: blocks that map predictions and labels to one number per sample."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from ..engine.error import InvalidType, InvalidValue, MissingMethod
 from ..ndarray.numpy_mode import is_np_array  # noqa: F401
-from .hybrid import HybridBlock
+from .layer import Layer
 
 __all__ = [
     "CTCLoss",
@@ -30,8 +30,8 @@ __all__ = [
 
 
 def _apply_weighting(F, loss, weight=None, sample_weight=None):
-    """loss times a number and times weights that broadcast against it. Losses in scripts call it by
-    this name."""
+    """loss times a number and times weights that broadcast against it. User-defined losses call it
+    by this name."""
     if sample_weight is not None:
         loss = F.broadcast_mul(loss, sample_weight)
     if weight is not None:
@@ -42,11 +42,11 @@ def _apply_weighting(F, loss, weight=None, sample_weight=None):
 
 
 def _reshape_like(F, x, y):
-    """x in the shape of y. F: nd or sym. Losses of users call it."""
+    """x in the shape of y. F: nd or sym. User-defined losses call it."""
     return F.reshape_like(x, y)
 
 
-class Loss(HybridBlock):
+class Loss(Layer):
     """Base class.
 
     Args:
@@ -215,7 +215,7 @@ class CTCLoss(Loss):
 
 
 class HuberLoss(Loss):
-    """(pred - label)^2 / (2 rho) where the error is below rho, else |pred - label| - rho / 2."""
+    """(pred - label)^2 / (2 rho) if the error is below rho, else |pred - label| - rho / 2."""
 
     def __init__(self, rho=1, weight=None, batch_axis=0, **kwargs):
         super().__init__(weight, batch_axis, **kwargs)
@@ -344,7 +344,7 @@ class SDMLLoss(Loss):
         self.smoothing_parameter = smoothing_parameter
 
     def _labels(self, F, n):
-        """(n, n): 1 - s on the diagonal, the rest of each row shares s."""
+        """(n, n): 1 - s on the diagonal, s spread over the rest of each row."""
         spread = self.smoothing_parameter / (n - 1)
         return F.eye(n) * (1 - self.smoothing_parameter - spread) + spread
 

@@ -6,7 +6,7 @@ import json
 
 from ..engine import files
 from ..engine.error import MXNetError, parse_json
-from .nesting import list_format
+from ..ndarray.nesting import as_lists
 
 
 def save_model(block, prefix) -> None:
@@ -22,8 +22,8 @@ def _describe(block, counter) -> dict:
     trace = next(iter(getattr(block, "_traces", {}).values()), None)
     if trace is not None:
         found.update(
-            in_format=list_format(trace.in_structure),
-            out_format=list_format(trace.structure),
+            in_format=as_lists(trace.in_structure),
+            out_format=as_lists(trace.structure),
             inputs=[s.tojson() for s in trace.data],
             symbol=trace.symbol.tojson(),
         )
@@ -35,8 +35,8 @@ def _describe(block, counter) -> dict:
 
 
 def load_model(block, prefix) -> None:
-    """Checks that the structure is that of the file, gives the children their names in the file,
-    and loads the parameters. Raises MXNetError with the block as it was."""
+    """Checks that the structure matches the file, gives the children their names in the file, and
+    loads the parameters. Raises MXNetError and leaves the block unchanged."""
     name = f"{prefix}-model.json"
     saved = parse_json(files.read(name, "load"), f"load: {name} is not JSON: it")
     if not isinstance(saved, dict) or len(saved) != 1:
@@ -51,7 +51,7 @@ def load_model(block, prefix) -> None:
 
 
 def _check(block, entry, file, renamed: list) -> None:
-    """Appends (block, names of its children in the file) where those differ."""
+    """Appends (block, names of its children in the file) if they differ."""
     key, saved = entry
     kind = type(block).__name__.lower()
     if not key.startswith(kind) or not key[len(kind) :].isdigit():

@@ -1,4 +1,4 @@
-"""Parameter and Constant: an array that a block learns (or keeps), its copies on each device, and
+"""Parameter and Constant: a trained (or constant) array of a block, its copies on each device, and
 its gradient."""
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from ..engine.error import InvalidType, InvalidValue, MXNetError
 from ..kernels.record import dtype_name
 from ..kernels.spec import STYPES
 from ..ndarray import NDArray, autograd, functions
-from ..ndarray.invoke import copy_into
+from ..ndarray.launch import copy_into
 from ..ndarray.ndarray import from_memory
 from ..training import initializer
 
 
 class DeferredInitializationError(MXNetError):
-    """A parameter was read before the shapes that its initialization waits for were known."""
+    """A parameter was read before its shape, and so its initialization, was complete."""
 
 
 class ParameterError(InvalidValue):
-    """A parameter and what it is given (shape, attribute, name) do not fit."""
+    """A shape, attribute or name that does not match a parameter."""
 
 
 def shape_is_known(shape) -> bool:
@@ -54,10 +54,10 @@ class Parameter:
     """A named array that blocks share, one copy for each device.
 
     Args:
-        shape: tuple with 0 for dimensions that the first forward pass finds out.
+        shape: tuple with 0 for dimensions that are inferred at the first forward pass.
         grad_req: "write", "add" or "null".
         lr_mult, wd_mult: factors on the optimizer's learning rate and weight decay.
-        init: initializer (or its name) of this parameter alone.
+        init: initializer (or its name) for this parameter only.
         stype, grad_stype: storage types of the data and the gradient: default, row_sparse or csr.
     """
 
@@ -93,7 +93,7 @@ class Parameter:
         self._ctx_list: list[Context] | None = None
         self._deferred_init: tuple = ()  # (init, contexts, default init, data or None)
         self._trainer = None
-        self._owner = None  # weak reference to the block that made it
+        self._owner = None  # weak reference to the block that created it
         self._grad_req = None
         self.grad_req = grad_req
 
@@ -189,8 +189,8 @@ class Parameter:
         """Creates the data on each device of ctx and fills it: by init, else self.init, else
         default_init.
 
-        With an unknown shape the work is deferred to the first forward pass (allow_deferred_init),
-        or ParameterError is raised. An initialized parameter stays as it is unless force_reinit.
+        With an unknown shape this is deferred to the first forward pass (allow_deferred_init), or
+        ParameterError is raised. An initialized parameter is kept unless force_reinit.
         """
         if self._data is not None and not force_reinit:
             warnings.warn(
@@ -232,7 +232,7 @@ class Parameter:
         with autograd.pause():
             if data is None:
                 data = functions.zeros(self._shape, ctx=cpu(), dtype=self.dtype)
-                # Mixed and Load look at the name
+                # Mixed and Load use the name
                 own = isinstance(init, (str, initializer.Initializer))
                 initializer.create(default_init if own else init)(
                     initializer.InitDesc(self.name, {"__init__": init} if own else {}), data
@@ -263,8 +263,8 @@ class Parameter:
         autograd.mark_variables(self._data, self._grad, self.grad_req)
 
     def _check_load(self, data, cast_dtype=False) -> None:
-        """Raises ParameterError if loaded data has not this parameter's shape and dtype. Changes
-        nothing."""
+        """Raises ParameterError if loaded data does not have this parameter's shape and dtype.
+        Changes nothing."""
         if self._shape is not None and (
             len(self._shape) != len(data.shape)
             or any(a not in (0, -1) and a != b for a, b in zip(self._shape, data.shape))
@@ -314,8 +314,8 @@ class Parameter:
 
     @property
     def _ctx_map(self) -> list | None:
-        """The number of each device in _data, by the parity of its type and its id: what libraries
-        written for MXNet index."""
+        """The position of each device in _data, indexed by the parity of its type and its id, as
+        libraries written for MXNet expect."""
         if self._ctx_list is None:
             return None
         found: list[list] = [[], []]
@@ -404,7 +404,7 @@ class Parameter:
         on row_id's device. Gradients flow to the parameter. Raises MXNetError for dense ones.
 
         With a Trainer, whose store holds the weight, this is the parameter's own array, which then
-        has these rows and no others.
+        has only these rows.
         """
         self._must_be_sparse("row_sparse_data")
         return self._rows(self._data_on(row_id.context), row_id)
@@ -547,7 +547,7 @@ class Parameter:
         )
 
     def _reduce(self) -> NDArray:
-        """The value on cpu; the mean over devices, so that statistics kept apart come together."""
+        """The value on cpu; the mean over devices, so that per-device statistics are combined."""
         if self._stype != "default" and self._trainer is not None:
             data = functions.zeros(self._shape, cpu(), self.dtype, stype=self._stype)
             self._trainer._row_sparse_pull(self, data, None, full_idx=True)
@@ -562,8 +562,8 @@ class Parameter:
 
 
 class _TracingState(threading.local):
-    """What this thread traces, so that parameters stand as Symbols; `eager`: hybridized blocks run
-    as if they were not."""
+    """The current trace of this thread, in which parameters are Symbols; `eager`: hybridized blocks
+    run eagerly."""
 
     tracer = None
     eager = False
@@ -619,7 +619,8 @@ class Constant(Parameter):
 
 
 def owned(parameter: Parameter, block) -> None:
-    """Remembers (weakly) the first block that registered a parameter, for its error messages."""
+    """Stores a weak reference to the first block that registered a parameter, for error
+    messages."""
     if parameter._owner is None:
         parameter._owner = weakref.ref(block)
 
@@ -627,6 +628,6 @@ def owned(parameter: Parameter, block) -> None:
 def __getattr__(name):
     if name != "tensor_types":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from ..symbol.symbol import Symbol  # only code that asks for it pays for symbols
+    from ..symbol.symbol import Symbol  # imports symbols only if needed
 
     return Symbol, NDArray

@@ -1,4 +1,4 @@
-"""ParameterDict: parameters by full name, in order; made, shared, initialized, saved and loaded
+"""ParameterDict: parameters by full name, in order; created, shared, initialized, saved and loaded
 together."""
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from .parameter import Constant, Parameter, ParameterError
 
 
 class ParameterDict:
-    """An ordered dict of Parameters whose names start with `prefix`. shared: where `get` looks
-    before it makes one."""
+    """An ordered dict of Parameters whose names start with `prefix`. shared: a ParameterDict that
+    `get` searches before it creates a parameter."""
 
     def __init__(self, prefix="", shared=None):
         self._prefix, self._shared = prefix, shared
@@ -86,7 +86,7 @@ class ParameterDict:
     @staticmethod
     def _merge_shape(found: Parameter, shape) -> None:
         known = found.shape
-        assert known is not None  # `get` gives those of unknown shape theirs
+        assert known is not None  # `get` completes unknown shapes
         if len(known) != len(shape) or any(
             a > 0 and b > 0 and a != b for a, b in zip(known, shape)
         ):
@@ -116,7 +116,7 @@ class ParameterDict:
         return found
 
     def update(self, other: ParameterDict | dict[str, Parameter]) -> None:
-        """Takes in the parameters of another dict, of either kind. Raises ParameterError for
+        """Adds the parameters of another dict or ParameterDict. Raises ParameterError for
         different ones of the same name."""
         for name, parameter in other.items():
             if self._params.get(name, parameter) is not parameter:
@@ -159,7 +159,7 @@ class ParameterDict:
     # ---- files -----------------------------------------------------------------------------------
 
     def save(self, filename, strip_prefix="") -> None:
-        """Writes a .params file with full names, less strip_prefix."""
+        """Writes a .params file with full names, without strip_prefix."""
         arrays = {}
         for name, parameter in self.items():
             if not name.startswith(strip_prefix):
@@ -225,7 +225,7 @@ class ParameterDict:
             )
         given = {restore_prefix + re.sub("^(arg|aux):", "", k): v for k, v in param_dict.items()}
         check_names(self.keys(), given, where, allow_missing, ignore_extra)
-        for name, value in given.items():  # nothing is written unless all of it fits
+        for name, value in given.items():  # nothing is written unless everything matches
             if name in self._params:
                 self._params[name]._check_load(value, cast_dtype)
         for name, value in given.items():
@@ -236,8 +236,8 @@ class ParameterDict:
 
 
 def check_names(wanted, given, where: str, allow_missing: bool, ignore_extra: bool) -> None:
-    """Raises ParameterError with a diff of names and the nearest ones when a file does not hold
-    what is wanted."""
+    """Raises ParameterError with a diff of names and the nearest ones when a file does not contain
+    the wanted names."""
     missing = [] if allow_missing else [n for n in wanted if n not in given]
     extra = [] if ignore_extra else [n for n in given if n not in wanted]
     if not missing and not extra:

@@ -1,4 +1,4 @@
-"""Reports on hybridized blocks: what their graphs are and cost, and what memory is used for."""
+"""Reports on hybridized blocks: their graphs and costs, and their memory use."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from ..graph.runner import Signature
 from ..ndarray import autograd, backward
 from ..ndarray.backward import queued_with
 from ..ndarray.ndarray import NDArray
-from .trace import Trace, blocks_of, flatten
+from .trace import Trace, blocks_of, flatten_call
 
 
 def hybrid_report(block) -> ProgramReport:
-    """block: a HybridBlock; without a call since hybridize() it has no programs. Blocks inside that
-    were called from Python have programs of their own."""
+    """block: a HybridBlock; without a call since hybridize() it has no programs. Inner blocks that
+    were called from Python have their own programs."""
     rows, plans = [], []
     for graph in [g for b in blocks_of(block) for g in getattr(b, "_graphs", list)()]:
         for (training, *_), entry in list(graph.entries.items()):
@@ -39,8 +39,7 @@ def memory_report(block, args) -> MemoryReport:
 
 def _signature(block, args, training: bool) -> Signature:
     """That of a graph of the block's own, which counts no calls."""
-    flat: list[NDArray] = []
-    flatten(args, NDArray, "input", flat)
+    flat, _ = flatten_call(args, NDArray, "input")
     trace = Trace(block, args, training)
     trace.finish_parameters()
     trace.compile(block.name, block._recompute)

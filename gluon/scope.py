@@ -13,15 +13,15 @@ from .parameter_dict import ParameterDict
 class _Current(threading.local):
     def __init__(self):
         self.value: BlockScope | None = None
-        self.outer: list[tuple] = []  # what each `with` covers, and its names
+        self.outer: list[tuple] = []  # the scope of each `with`, and its names
 
 
 _current = _Current()
 
 
 class BlockScope:
-    """The scope of one block: blocks made inside get prefixes below its own. Keeps no block
-    alive."""
+    """The scope of one block: blocks created inside get prefixes that extend its own. Keeps no
+    block alive."""
 
     def __init__(self, block):
         self._block = weakref.ref(block) if block is not None else None
@@ -29,7 +29,7 @@ class BlockScope:
 
     @staticmethod
     def create(prefix, params, hint) -> tuple[str, ParameterDict]:
-        """Prefix and ParameterDict of a block that is being made in the current scope."""
+        """Prefix and ParameterDict of a block that is being created in the current scope."""
         scope = _current.value
         if scope is None:
             if prefix is None:

@@ -14,11 +14,11 @@ WIDTH = 80
 
 
 class SummaryError(MXNetError, AssertionError):
-    """A block that cannot be summarised as it is."""
+    """A block that cannot be summarised."""
 
 
 class _Row:
-    """What one call of one layer adds to the table."""
+    """The table row of one call of one layer."""
 
     def __init__(self, block, depth, begin, macs, shape, n_params, n_trainable, n_shared):
         self.block, self.depth, self.macs, self.shape = block, depth, macs, shape
@@ -81,7 +81,7 @@ def _collect(block, inputs) -> list[_Row]:
         for child in b._children.values():
             watch(child, depth + 1)
 
-    eager, tracing_state.eager = tracing_state.eager, True  # layer by layer, hybridized or not
+    eager, tracing_state.eager = tracing_state.eager, True  # layer by layer, even if hybridized
     try:
         watch(block, 0)
         with autograd.pause():
@@ -136,8 +136,8 @@ def _tree(rows) -> str:
 
 
 def _parents_first(rows, begin, end):
-    """Rows come in the order in which calls end; here the row of a call stands before those of the
-    calls inside it."""
+    """Reorders rows from the order in which calls end to one in which a call precedes the calls
+    inside it."""
     if begin == end:
         return []
     last = rows[end - 1]

@@ -11,10 +11,11 @@ from ..kernels.record import dtype_name
 from ..ndarray import serialization
 from ..ndarray.cached import CachedGraph
 from ..ndarray.ndarray import NDArray, state
+from ..ndarray.nesting import unflatten
 from .hybrid import HybridBlock
 from .parameter import shape_is_known
 from .parameter_dict import ParameterDict
-from .trace import StructureError, flatten, monitored, unflatten
+from .trace import StructureError, flatten_call, monitored
 
 
 class SymbolBlock(HybridBlock):
@@ -39,16 +40,14 @@ class SymbolBlock(HybridBlock):
         from ..symbol import symbol as sym
 
         self.__dict__["_symbols"] = sym
-        flat_out: list = []
         outputs = (
             outputs[0] if isinstance(outputs, (list, tuple)) and len(outputs) == 1 else outputs
         )
         if isinstance(outputs, sym.Symbol) and len(outputs.list_outputs()) > 1:
             outputs = [outputs[i] for i in range(len(outputs.list_outputs()))]
-        out_structure = flatten(outputs, sym.Symbol, "output", flat_out)
-        flat_in: list = []
+        flat_out, out_structure = flatten_call(outputs, sym.Symbol, "output")
         inputs = inputs[0] if isinstance(inputs, (list, tuple)) and len(inputs) == 1 else inputs
-        in_structure = flatten(inputs, sym.Symbol, "input", flat_in)
+        flat_in, in_structure = flatten_call(inputs, sym.Symbol, "input")
         for s in flat_in:
             if len(s._outputs) != 1 or s._outputs[0].node.op is not None:
                 raise StructureError(
@@ -74,7 +73,7 @@ class SymbolBlock(HybridBlock):
             _in_structure=in_structure,
             _graph_cache=None,
         )
-        # structural names, those of parameter files: without what all names begin with
+        # structural names, as in parameter files: without the common prefix
         start = len(os.path.commonprefix(list(self.params)))
         self._reg_params.update((name[start:], p) for name, p in self.params.items())
 
@@ -89,7 +88,7 @@ class SymbolBlock(HybridBlock):
     ) -> SymbolBlock:
         """A network from files that `export` (or MXNet) wrote.
 
-        input_names: names of the data variables. Parameters are on ctx (default: cpu).
+        input_names: names of the data variables. ctx: the device of the parameters (default: cpu).
         allow_missing: parameters may be missing in the file. ignore_extra: the file may have
             others. Raises MXNetError, OSError.
         """
@@ -138,9 +137,8 @@ class SymbolBlock(HybridBlock):
 
     def forward(self, x, *args):
         """Runs the graph on arrays, or composes it with Symbols."""
-        flat: list = []
         given = x if isinstance(self._in_structure, tuple) and not args else (x, *args)
-        flatten(given, (NDArray, self._symbols.Symbol), "input", flat)
+        flat, _ = flatten_call(given, (NDArray, self._symbols.Symbol), "input")
         if len(flat) != len(self._data_names):
             raise StructureError(
                 f"SymbolBlock: needs {len(self._data_names)} inputs"
@@ -158,7 +156,7 @@ class SymbolBlock(HybridBlock):
             made = monitored(typed[:n], typed[n:], arrays, self._op_hooks)
         else:
             made = graph(arrays)
-        return made[0] if self._out_structure == 0 else unflatten(self._out_structure, iter(made))
+        return unflatten(self._out_structure, made)
 
     _run = forward
 
@@ -210,9 +208,8 @@ class SymbolBlock(HybridBlock):
                 p._finish_deferred_init()
 
     def infer_shape(self, *args):
-        """Finds the unknown shapes of parameters from inputs of known shape."""
-        flat: list = []
-        flatten(args, NDArray, "input", flat)
+        """Infers the unknown shapes of parameters from inputs of known shape."""
+        flat, _ = flatten_call(args, NDArray, "input")
         self._find_shapes(flat)
 
     def _compose(self, flat):
@@ -243,11 +240,7 @@ class SymbolBlock(HybridBlock):
             return [Value(made, i) for i in range(made.n_outputs)]
 
         outputs = [self._symbols.Symbol([v]) for v in rewrite(self._group._outputs, replace, start)]
-        return (
-            outputs[0]
-            if self._out_structure == 0
-            else unflatten(self._out_structure, iter(outputs))
-        )
+        return unflatten(self._out_structure, outputs)
 
     def _traced_symbol(self):
         return self._group, [self._symbols.var(n) for n in self._data_names]

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from ..engine import Context, current_context
 from ..engine.error import DynamicShape, InvalidValue, MXNetError
@@ -14,51 +16,29 @@ from ..ndarray import autograd
 from ..ndarray.cached import CachedGraph
 from ..ndarray.monitored import Watcher, run_forward
 from ..ndarray.ndarray import NDArray, state
+from ..ndarray.nesting import Constant, flatten, unflatten
 from .parameter import Parameter, shape_is_known, tracing_state
 
 
 class StructureError(InvalidValue):
-    """Inputs of a block that are no arrays, or nested in another way than before."""
+    """Inputs of a block that are not arrays, or nested differently than before."""
 
 
 class LeakedSymbolError(MXNetError):
     """A Symbol of a trace was used after the trace."""
 
 
-class Static:
-    """A number, text or other constant among the inputs: part of the structure, not of the data."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value):
-        self.value = value
-
-    def __eq__(self, other):
-        return (
-            isinstance(other, Static)
-            and type(self.value) is type(other.value)
-            and self.value == other.value
-        )
-
-    def __hash__(self):
-        return hash(self.value)
-
-    def __repr__(self):
-        return repr(self.value)
+def flatten_call(value: Any, leaf: type | tuple[type, ...], what: str) -> tuple[list, Any]:
+    """(leaves, form) of the nested inputs or outputs of a block; None and constants are part of the
+    form. what: "input" or "output", for the error. Raises StructureError."""
+    return flatten(value, leaf, _CONSTANT[what])
 
 
-def flatten(value, leaf: type, what: str, flat: list):
-    """Appends the leaves of nested lists to `flat`; returns the structure: 0 a leaf, -1 None, a
-    tuple a list."""
-    if isinstance(value, leaf):
-        flat.append(value)
-        return 0
+def _constant(what: str, value, leaves: list) -> Any:
     if value is None:
         return -1
-    if isinstance(value, (list, tuple)):
-        return tuple([flatten(v, leaf, what, flat) for v in value])
     if isinstance(value, (bool, int, float, str)):
-        return Static(value)
+        return Constant(value)
     raise StructureError(
         f"In HybridBlock, {what} must be (nested) list of Symbol or NDArray, but got "
         f"{value!r} of type {type(value).__name__}"
@@ -66,32 +46,25 @@ def flatten(value, leaf: type, what: str, flat: list):
     )
 
 
-def unflatten(structure, leaves):
-    """Leaves (an iterator) put back into a structure; lists become lists."""
-    if structure.__class__ is tuple:
-        return [unflatten(s, leaves) for s in structure]
-    if isinstance(structure, Static):
-        return structure.value
-    return next(leaves) if structure == 0 else None
+_CONSTANT = {what: partial(_constant, what) for what in ("input", "output")}
 
 
 def arrays_only(structure):
-    """The structure without the values of constants: what must not change from call to call."""
+    """The structure without the values of constants: it must not change between calls."""
     if structure.__class__ is tuple:
         return [arrays_only(s) for s in structure]
     return 0 if structure == 0 else -1
 
 
 class Tracer:
-    """What a block under trace asks for: the variable of each parameter, typed where its shape is
-    known."""
+    """The variable of each parameter in a trace, typed if its shape is known."""
 
     def __init__(self, training: bool):
         from ..symbol import symbol
 
         self.symbol = symbol
-        self.params: dict[Parameter, object] = {}
-        self.bounds: list = []  # the results of blocks inside that are more than layers
+        self.params: dict[Parameter, Any] = {}
+        self.bounds: list = []  # the results of inner blocks that have children
         self._scope = symbol.tracing(training)
 
     def __enter__(self):
@@ -115,43 +88,42 @@ class Tracer:
         """A block's forward has returned."""
         layer = type(block).__module__.startswith(f"{__package__}.nn.")
         if block._children and not layer:
-            flat: list = []
-            flatten_symbols(out, self.symbol.Symbol, block, flat)
-            self.bounds += [v for s in flat for v in s._outputs]
+            inside, _ = flatten_symbols(out, self.symbol.Symbol, block)
+            self.bounds += [v for s in inside for v in s._outputs]
 
 
 class Trace:
     """A block as a graph.
 
     symbol: Group of the outputs. structure: how they are nested. data: the input Symbols. params:
-        in order of use.
+        in order of use. is_shared: it stands for inputs of other shapes too.
     """
+
+    is_shared = False
 
     def __init__(self, block, args, training: bool):
         """args: as the block was called. Raises what operators raise when shapes do not fit,
         StructureError."""
         from ..symbol.compose import check_typed
 
-        flat: list[NDArray] = []
-        self.in_structure = flatten(args, NDArray, "input", flat)
+        flat, self.in_structure = flatten_call(args, NDArray, "input")
         self.data_devices = [a._spec.device for a in flat]
         mode = autograd.train_mode() if training else autograd.predict_mode()
         state.asked_recording = False
-        with Tracer(training) as tracer, mode:  # is_recording() says what the caller does
+        with Tracer(training) as tracer, mode:  # is_recording() has the caller's value
             sym = tracer.symbol
             names = ["data"] if len(flat) == 1 else [f"data{i}" for i in range(len(flat))]
             self.data = [sym.var(n) for n in names]
-            # typed, but without attributes: an export is for any shape
+            # typed, but without attributes: an exported graph works for any shape
             for s, a in zip(self.data, flat):
                 s._outputs[0].node.types = (a._spec.type,)
             before = symbols_of(block, sym.Symbol)
             try:
-                out = block._run(*unflatten(self.in_structure, iter(self.data)))
+                out = block._run(*unflatten(self.in_structure, self.data))
             except DynamicShape as error:
                 error.__dict__["seen"] = dict(tracer.params)
                 raise
-            outputs: list = []
-            self.structure = flatten_symbols(out, sym.Symbol, block, outputs)
+            outputs, self.structure = flatten_symbols(out, sym.Symbol, block)
         self.asks_recording = state.asked_recording
         seal_leaks(block, sym.Symbol, before)
         self.symbol = sym.Group(outputs)
@@ -164,7 +136,7 @@ class Trace:
         self.params = [p for p, s in tracer.params.items() if s._outputs[0].node in inputs]
         self.param_values = [tracer.params[p]._outputs[0] for p in self.params]
         self.graph: CachedGraph | None = None
-        # the parameters as the graph takes them, with the device of each: see compile
+        # the parameters in the graph's order, with the device of each: see compile
         self.placed: list[tuple[Parameter, Context]] = []
 
     @staticmethod
@@ -182,7 +154,7 @@ class Trace:
                 raise
 
     def finish_parameters(self) -> None:
-        """Gives parameters of unknown shape the one that tracing found, and completes their
+        """Sets unknown parameter shapes to those inferred by tracing, and completes their
         initialization."""
         for p, v in zip(self.params, self.param_values):
             if p._data is None:
@@ -191,8 +163,8 @@ class Trace:
                 p._finish_deferred_init()
 
     def compile(self, name: str, recompute=False) -> None:
-        """recompute: see HybridBlock.hybridize. A block without blocks inside has no such
-        results: there "blocks" is True."""
+        """recompute: see HybridBlock.hybridize. In a block without inner blocks "blocks" means
+        True."""
         if recompute == "blocks":
             recompute = "blocks" if self._bounds else True
         bounds = self._bounds if recompute == "blocks" else []
@@ -207,8 +179,8 @@ class Trace:
         self.graph = CachedGraph(outputs, inputs, name, len(self.data_values), recompute, bounds)
 
     def _place(self, graph: list[Value], default: Context) -> tuple[list[Value], list[Value]]:
-        """Says in `placed` on which device each parameter is read. A parameter that several devices
-        read is a variable for each: (the graph with these, the variables)."""
+        """Records in `placed` on which device each parameter is read. A parameter read on several
+        devices becomes one variable per device: (the new graph, the variables)."""
         place = Placement(graph, dict(zip(self.data_values, self.data_devices)), default)
         self.placed, variables = [], []
         twins: dict[tuple[Value, Context], Value] = {}
@@ -228,6 +200,26 @@ class Trace:
 
         return rewrite(graph, replace), variables
 
+    def equal_graphs(self) -> tuple | None:
+        """What two traces have in common that compute the same from the same parameters, for inputs
+        of whatever shapes and dtypes; None where that cannot be told."""
+        number = {v.node: i for i, v in enumerate([*self.data_values, *self.param_values])}
+        outputs = [*self.symbol._outputs, *self._bounds]
+        nodes: list[tuple] = []
+        for node in topological(outputs):
+            if node.op is not None:
+                inputs = tuple([(number[v.node], v.index) for v in node.inputs])
+                extra = tuple(node.extra.items()) if node.extra else ()
+                nodes.append((node.op, *node.op.attribute_key(node.attrs), inputs, extra))
+                number[node] = len(number)
+        ends = tuple([(number[v.node], v.index) for v in outputs])
+        found = (self.in_structure, self.structure, *self.placed, *self.unused, *nodes, *ends)
+        try:
+            hash(found)
+        except TypeError:  # an attribute that is a list
+            return None
+        return found
+
     def warn_of_unused(self, block) -> None:
         for name in self.unused:
             warnings.warn(
@@ -244,32 +236,34 @@ class Trace:
                 )
 
     def outputs(self, arrays: Sequence[NDArray]):
-        """Arrays of the graph's outputs, nested as the block nests them."""
-        return arrays[0] if self.structure == 0 else unflatten(self.structure, iter(arrays))
+        """The output arrays, nested as the block returns them."""
+        return arrays[0] if self.structure == 0 else unflatten(self.structure, arrays)
 
 
-def flatten_symbols(value, symbol_class, block, flat: list):
-    """Like flatten for what a traced block returns; a Symbol of several outputs is a list."""
-    if isinstance(value, symbol_class) and len(value._outputs) != 1:
-        flat.extend(symbol_class([v]) for v in value._outputs)
-        return (0,) * len(value._outputs)
-    if isinstance(value, NDArray):
-        raise StructureError(
-            f"{type(block).__name__} {block.name!r}: hybridized code must compute its outputs from"
-            " its inputs, but it returned an NDArray that was not computed by the graph\n  fix:"
-            " use F (or methods of the inputs) instead of nd, and Parameters or Constants instead"
-            " of arrays"
-        )
-    if isinstance(value, (list, tuple)):
-        return tuple([flatten_symbols(v, symbol_class, block, flat) for v in value])
-    return flatten(value, symbol_class, "output", flat)
+def flatten_symbols(value: Any, symbol_class: Any, block) -> tuple[list, Any]:
+    """As flatten_call, for what a traced block returns; a Symbol of several outputs is a list."""
+
+    def other(x, leaves: list):
+        if isinstance(x, symbol_class):
+            leaves.extend(symbol_class([v]) for v in x._outputs)
+            return 0 if len(x._outputs) == 1 else (0,) * len(x._outputs)
+        if isinstance(x, NDArray):
+            raise StructureError(
+                f"{type(block).__name__} {block.name!r}: hybridized code must compute its outputs"
+                " from its inputs, but it returned an NDArray that was not computed by the graph\n"
+                "  fix: use F (or methods of the inputs) instead of nd, and Parameters or Constants"
+                " instead of arrays"
+            )
+        return _constant("output", x, leaves)
+
+    return flatten(value, (), other)
 
 
 # ---- Symbols that escape into attributes ---------------------------------------------------------
 
 
 class Leaked:
-    """Stands where a traced Symbol was left in an attribute; any use raises LeakedSymbolError."""
+    """Replaces a traced Symbol that was left in an attribute; any use raises LeakedSymbolError."""
 
     __slots__ = ("_text",)
 
@@ -320,7 +314,7 @@ for _name in (
 
 
 def blocks_of(block):
-    """A block and all below it, each once; blocks may lie deep."""
+    """A block and all its descendants, each once; works for deep nesting."""
     seen, stack = {block}, [block]
     while stack:
         found = stack.pop()
@@ -331,7 +325,7 @@ def blocks_of(block):
                 stack.append(child)
 
 
-_PLAIN = {bool, int, float, str, type(None), dict}  # cannot hold a Symbol, or are not looked into
+_PLAIN = {bool, int, float, str, type(None), dict}  # cannot hold a Symbol, or are not searched
 
 
 def holds(value, symbol_class) -> bool:
@@ -352,8 +346,7 @@ def symbols_of(block, symbol_class) -> set[tuple]:
 
 
 def seal_leaks(block, symbol_class, before: set[tuple]) -> None:
-    """Replaces Symbols that a trace left in attributes, so that a later use tells which attribute
-    it was."""
+    """Replaces Symbols that a trace left in attributes, so that a later use names the attribute."""
     for b, key in symbols_of(block, symbol_class) - before:
         value = b.__dict__[key]
         lines = {
@@ -373,10 +366,11 @@ def seal_leaks(block, symbol_class, before: set[tuple]) -> None:
 
 
 def compare(block, eager, graph) -> None:
-    """Raises MXNetError where the outputs of the two modes differ."""
+    """Raises MXNetError if the outputs of the two modes differ."""
     import numpy as np
 
-    for i, (a, b) in enumerate(zip(_leaves(eager), _leaves(graph))):
+    pairs = zip(*[flatten(v, NDArray, lambda *_: -1)[0] for v in (eager, graph)])
+    for i, (a, b) in enumerate(pairs):
         x, y = a.asnumpy().astype(np.float64), b.asnumpy().astype(np.float64)
         if x.shape != y.shape or not np.allclose(x, y, rtol=1e-3, atol=1e-5, equal_nan=True):
             worst = (
@@ -387,14 +381,8 @@ def compare(block, eager, graph) -> None:
             raise MXNetError(
                 f"hybridize(check=True): {type(block).__name__} {block.name!r}: output {i} differs"
                 f" between eager and hybridized mode (largest difference {worst})\n  fix: look for"
-                " Python state, randomness or values that the trace froze"
+                " Python state, randomness or values that became constants in the trace"
             )
-
-
-def _leaves(value):
-    if isinstance(value, NDArray):
-        return [value]
-    return [leaf for v in value for leaf in _leaves(v)] if isinstance(value, (list, tuple)) else []
 
 
 def monitored(graph: Sequence[Value], variables: Sequence[Value], arrays, hooks) -> list[NDArray]:

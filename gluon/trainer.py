@@ -10,14 +10,14 @@ from ..ndarray.autograd import rank_gradients
 from ..ndarray.saved_state import CHECKPOINT, StateError, copied, merged, parse, states_of
 from ..training import optimizer as opt
 from ..training.kvstore import KVStore, KVStoreBase
-from ..training.kvstore.base import check_store
+from ..training.kvstore.base import check_store, state_of
 from ..training.kvstore.choose import choose_sparse_store, choose_store
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
 
 
 class TrainerError(InvalidValue):
-    """A Trainer that is given or asked something that makes no sense."""
+    """Invalid arguments or use of a Trainer."""
 
 
 class Trainer:
@@ -28,8 +28,8 @@ class Trainer:
         optimizer: name or Optimizer. optimizer_params: its arguments, e.g. {"learning_rate": 0.1,
             "momentum": 0.9}.
         kvstore: a store, or the name of one, that sums the gradients of several devices. None: each
-            device goes on with its own gradient. With one device a name makes no store.
-        compression_params: {"type": "2bit", "threshold": 0.5} sends gradients through two bits.
+            device uses its own gradient. With one device a name creates no store.
+        compression_params: {"type": "2bit", "threshold": 0.5} compresses gradients to two bits.
         update_on_kvstore: True: the store updates the weights and the devices copy them (default
             with a store). False: each device updates its own.
 
@@ -77,8 +77,8 @@ class Trainer:
         self._attach()
 
     def _attach(self) -> None:
-        """Makes this the parameters' trainer; last of all, so that a Trainer that cannot be made
-        leaves no trace. Raises TrainerError."""
+        """Registers this trainer with the parameters; done last, so that a failed construction
+        changes nothing. Raises TrainerError."""
         for p in self._params:
             if p._stype != "default" and p._trainer not in (None, self):
                 raise TrainerError(
@@ -90,8 +90,8 @@ class Trainer:
             p._trainer = self
 
     def _check_contexts(self):
-        """The devices that each parameter is on; of the first one, where each is on one: the stages
-        of a network on several devices, whose gradients need no sum."""
+        """The devices of all parameters; if every parameter is on a single device (a network placed
+        on several devices, whose gradients need no sum), those of the first."""
         contexts = None
         for p in self._params:
             if p._data is None and not p._deferred_init:
@@ -130,13 +130,13 @@ class Trainer:
 
     @property
     def _store(self) -> KVStoreBase:
-        """The store, where there is one."""
+        """The store, if any."""
         assert self._kvstore is not None
         return self._kvstore
 
     def _init_kvstore(self, equal: bool = True) -> None:
-        """Makes the store when the devices are known; gives it weights as they become known.
-        equal: and all devices the values of the first one."""
+        """Creates the store once the devices are known, and adds weights as their shapes become
+        known. equal: copy the first device's values to all devices."""
         if not self._kv_initialized:
             self._contexts = self._contexts or self._check_contexts()
             self._make_kvstore()
@@ -180,12 +180,12 @@ class Trainer:
         rank_gradients()
 
     def _stored(self, p: Parameter, equal: bool) -> bool:
-        """Gives a parameter to the store; False while its shape is not known."""
+        """Adds a parameter to the store; False while its shape is unknown."""
         if p._data is None:
             return False
         i, store = self._param2idx[p.name], self._store
         if isinstance(store, KVStore) and i in store:
-            store._set(i, p._data[0])  # a user set it: the optimizer's states stay
+            store._set(i, p._data[0])  # set by the user: the optimizer's states are kept
         elif p._stype != "default" or not equal and isinstance(store, KVStore):
             store.init(i, p._data[0])
         else:
@@ -193,7 +193,8 @@ class Trainer:
         return True
 
     def _parameter_was_set(self, parameter) -> None:
-        """set_data on a parameter of this trainer: the store must follow before its next update."""
+        """set_data on a parameter of this trainer: the store must be updated before its next
+        step."""
         if not self._update_on_kvstore or parameter in self._params_to_init:
             return
         if isinstance(self._kvstore, KVStore):
@@ -231,8 +232,8 @@ class Trainer:
     def step(self, batch_size, ignore_stale_grad=False) -> None:
         """Sums gradients over devices, scales them by 1 / batch_size, and updates the parameters.
 
-        Raises UserWarning when a gradient was not computed since the last step (ignore_stale_grad:
-        skips it).
+        Raises UserWarning if a gradient was not computed since the last step (ignore_stale_grad:
+        skips that parameter).
         """
         if not isinstance(batch_size, numbers.Real) or batch_size <= 0:
             raise TrainerError(f"step: batch_size must be a number above 0, got {batch_size!r}")
@@ -250,8 +251,7 @@ class Trainer:
             self._update(ignore_stale_grad)
 
     def allreduce_grads(self) -> None:
-        """Sums gradients over devices; for use with `update`, when gradients are looked at
-        between.
+        """Sums gradients over devices; for use with `update`, to inspect gradients in between.
 
         Raises TrainerError (AssertionError) when the store updates the weights.
         """
@@ -277,14 +277,15 @@ class Trainer:
             )
 
     def _allreduce_grads(self) -> None:
-        """Sums gradients on the store, which then writes them back, or the new weights."""
+        """Sums gradients on the store, which writes back the sums, or the updated weights."""
         store = self._kvstore
         if store is None:
             return
         wanted = [(i, p) for i, p in enumerate(self._params) if p.grad_req != "null"]
-        if isinstance(store, KVStore):  # in one call, so that updates are made together
+        if isinstance(store, KVStore):  # in one call, so that updates are batched
             dense = [(i, p) for i, p in wanted[::-1] if p.list_grad()[0].stype == "default"]
-            dense.sort(key=lambda item: item[1].list_data()[0]._tape.rank)  # as backward makes them
+            # in the order in which backward computes them
+            dense.sort(key=lambda item: item[1].list_data()[0]._tape.rank)
             wanted = [(i, p) for i, p in wanted if p.list_grad()[0].stype != "default"]
             targets = [p.list_data() for _, p in dense] if self._update_on_kvstore else None
             keys = [i for i, _ in dense]
@@ -304,7 +305,7 @@ class Trainer:
                 store.pushpull(i, grads, priority=-i)
 
     def _check_fresh(self, ignore_stale_grad: bool) -> None:
-        """Raises UserWarning for a gradient that no backward has written yet."""
+        """Raises UserWarning for a gradient that backward has not written since the last step."""
         for p in self._params:
             if p.grad_req != "null" and not ignore_stale_grad:
                 for array in p._data or p.list_data():
@@ -351,9 +352,9 @@ class Trainer:
     # ---- files -----------------------------------------------------------------------------------
 
     def _stateful(self) -> dict:
-        """The objects whose states are this trainer's."""
+        """The objects that hold this trainer's state."""
         store = self._kvstore
-        updaters = [self._store._updater] if self._update_on_kvstore else self._updaters
+        updaters = [state_of(self._store)[0]] if self._update_on_kvstore else self._updaters
         return {
             "optimizer": self._optimizer,
             "updaters": updaters,
@@ -365,8 +366,8 @@ class Trainer:
         return self._params
 
     def state_dict(self) -> dict:
-        """All that the next steps depend on besides the parameters: the optimizer with its counts,
-        states and schedule, the loss scale, what gradient compression has cut off."""
+        """The trainer's state besides the parameters: the optimizer with its counts, states and
+        schedule, the loss scale, the residuals of gradient compression."""
         self._init_kvstore()
         return {
             "shapes": [p.shape for p in self._params],
@@ -375,14 +376,14 @@ class Trainer:
         }
 
     def load_state_dict(self, state: dict) -> None:
-        """Continues from state_dict. Raises StateError where it does not fit."""
-        self._init_kvstore(equal=False)  # each device goes on with its own running means
+        """Continues from state_dict. Raises StateError if it does not match."""
+        self._init_kvstore(equal=False)  # each device continues with its own running means
         now = self._stateful()
         shapes = [p.shape for p in self._params]
         if shapes != state["shapes"]:
             raise StateError(
-                f"Trainer: the saved state is of parameters of the shapes {state['shapes']}, the"
-                f" trainer here has {shapes}"
+                f"Trainer: the saved state has parameters of shapes {state['shapes']}, this"
+                f" trainer has {shapes}"
             )
         self._scale = state["scale"]
         for what, thing in now.items():
@@ -392,8 +393,8 @@ class Trainer:
             merged(thing, state[what], f"Trainer: {what}")
 
     def save_states(self, fname) -> None:
-        """Writes the optimizer's states (momentum ...), counts and numbers to a file of arrays and
-        JSON."""
+        """Writes the optimizer's states (momentum ...), counts and hyperparameters to a file of
+        arrays and JSON."""
         self._init_kvstore()
         if self._update_on_kvstore:
             self._store.save_optimizer_states(fname, dump_optimizer=True)
@@ -405,7 +406,7 @@ class Trainer:
         MXNetError for pickles and foreign files."""
         self._init_kvstore()
         states = files.read(fname, "load_states")
-        if states[:1] != b"\x80":  # a pickle: the updater says so
+        if states[:1] != b"\x80":  # a pickle: the updater reports it
             _, found = parse(states, CHECKPOINT, f"load_states: {fname}")
             kept = states_of(type(self).__name__, found)
             if kept:

@@ -1,4 +1,4 @@
-"""gluon.utils: spreading data over devices, clipping gradients, downloads (the module's name is
+"""gluon.utils: splitting data over devices, clipping gradients, downloads (the module's name is
 MXNet's)."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..data.download import (  # noqa: F401
 )
 from ..engine.error import InvalidValue
 from ..ndarray import NDArray, functions
-from ..ndarray.invoke import copy_into
+from ..ndarray.launch import copy_into
 from ..ndarray.numpy_mode import is_np_array, is_np_shape  # noqa: F401
 from .hook import HookHandle  # noqa: F401
 from .parameter import shape_is_known  # noqa: F401
@@ -48,7 +48,7 @@ def split_data(data, num_slice, batch_axis=0, even_split=True) -> list[NDArray]:
     step = size // num_slice
     if even_split or not size % num_slice:
         bounds = [i * step for i in range(num_slice + 1)]
-    # the first parts are one longer, as numpy.array_split has them
+    # the first parts are one longer, as in numpy.array_split
     else:
         extra = size - step * num_slice
         bounds = [i * (step + 1) if i < extra else i * step + extra for i in range(num_slice + 1)]

@@ -91,4 +91,4 @@ def find_sections(
 def at_once(device: Context) -> int:
     """How many branches of a program may run at once."""
     limits = backend.of(device).branches
-    return 1 if limits is None else limits.at_once or lib.pl_team_threads()
+    return 1 if limits is None else limits.at_once or lib.pl_thread_pool_size()

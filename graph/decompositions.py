@@ -48,7 +48,7 @@ def body_entry(op, ins, outs, attrs) -> Native | None:
         "pl_kernel_loop",
         ("pl_loop", fields),
         cost_us=0.3 + program.cost_us,
-        openmp=any(p.openmp for p in program.plans),
+        openmp=program.openmp,
         can_fail=program.can_fail,
         owner=(program, constants, arrays, at, nbytes),
     )

@@ -1,11 +1,11 @@
-/* Steps of a program: which of them are alike, and where every value lives (see _Assignment in program.py). Values get
- * numbers, so that what is known of each stands in an array. */
+/* Steps of a program: which of them are of one kind, and the buffer of every value (see _Assignment in program.py).
+ * Values are numbered, so that their properties are in arrays. */
 #include "graph_type.h"
-#include "../engine/core/plait.h"
+#include "../engine/core/program.h"
 
 /* ---- kinds ------------------------------------------------------------------------------------------------ */
 
-/* What a node has in common with others of its kind, as bytes: new. NULL with an exception set. */
+/* The key of the kind of a node, as bytes: new. NULL with an exception set. */
 static PyObject *kind_of(Node *node)
 {
     Py_ssize_t n = PyTuple_Size(node->inputs);
@@ -56,9 +56,9 @@ PyObject *py_kinds(PyObject *self, PyObject *nodes)
 
 enum { NOWHERE = -1 };
 
-/* last: the time at which it is read last, -1: never. n_last: steps that do so then. given: its number among the given
- * values, or -1. place: PL_SLOT_..., or NOWHERE yet; at: the number of the input, output or buffer. whole: the number
- * of the value of which it is a part, `offset` bytes from its beginning, or -1; nbytes: of a value that has parts. */
+/* last: the time of its last read, -1: never. n_last: the number of steps that read it then. given: its number among
+ * the given values, or -1. place: PL_SLOT_..., or NOWHERE yet; at: the number of the input, output or buffer. whole:
+ * the number of the value of which it is a part, at `offset` bytes, or -1; nbytes: of a value that has parts. */
 typedef struct {
     const void *node;
     Py_ssize_t index;
@@ -104,7 +104,7 @@ static int32_t number_of_value(numbering *m, PyObject *value)
     return number_of(m, ((Value *)value)->node, ((Value *)value)->index);
 }
 
-/* ---- places ----------------------------------------------------------------------------------------------- */
+/* ---- buffers ---------------------------------------------------------------------------------------------- */
 
 typedef struct { int64_t nbytes, first, last; } buffer;
 
@@ -112,7 +112,7 @@ typedef struct {
     PyObject *steps, *kinds, *times, *given, *owned, *bases, *joined, *sizes, *pairs; /* borrowed; see program.py */
     Py_ssize_t n_steps, n_slots;
     numbering m;
-    int32_t *slots; /* the number of each step's inputs, then outputs, step by step */
+    int32_t *slots; /* numbers of the inputs, then the outputs, of each step */
     int64_t *time;
     buffer *buffers;
     int32_t n_buffers;
@@ -124,21 +124,21 @@ static Node *step_at(const assignment *l, Py_ssize_t i)
     return (Node *)PyList_GetItem(l->steps, i);
 }
 
-/* The number of the value in which another one lies: of what it is a part of, or its own. */
+/* The number of the value that contains another one as a part; its own number if there is none. */
 static int32_t whole_of(const assignment *l, int32_t value)
 {
     int32_t whole = l->m.values[value].whole;
     return whole < 0 ? value : whole;
 }
 
-/* What is known of the value that another is a view of, or of the value itself. */
+/* The properties of the value that another is a view of, or of the value itself. */
 static entry *base_of(assignment *l, PyObject *value)
 {
     PyObject *base = PyDict_GetItemWithError(l->bases, value);
     return &l->m.values[whole_of(l, number_of_value(&l->m, base ? base : value))];
 }
 
-/* Notes which values are parts of others. */
+/* Finds the values that are parts of others. */
 static int assignment_join(assignment *l)
 {
     PyObject *part, *found;
@@ -151,7 +151,7 @@ static int assignment_join(assignment *l)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Numbers every value, and finds when it is read last. */
+/* Numbers every value, and finds the time of its last read. */
 static int assignment_number(assignment *l)
 {
     Py_ssize_t at = 0;
@@ -188,8 +188,8 @@ static int assignment_number(assignment *l)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* May output k of a step be written over its input a, element by element? Not where another input is the same, or where
- * one of them is a part. */
+/* May output k of a step overwrite its input a, element by element? Not if another input is the same, or if one of them
+ * is a part. */
 static int overwritable(const assignment *l, const int32_t *ins, Py_ssize_t n_in, Py_ssize_t a)
 {
     if (l->m.values[ins[a]].n_last > 1 || l->m.values[ins[a]].whole >= 0)
@@ -200,8 +200,8 @@ static int overwritable(const assignment *l, const int32_t *ins, Py_ssize_t n_in
     return 1;
 }
 
-/* Gives output k of step i its place. pairs: (input, output) that may share memory and are of one size. taken: a buffer
- * that an output of this step has taken over is taken once. */
+/* Assigns output k of step i. pairs: (input, output) that may share memory and have one size. taken: marks inputs whose
+ * buffer an output of this step already reuses. */
 static int assign_output(assignment *l, Py_ssize_t i, Py_ssize_t k, const int32_t *ins, const int32_t *outs,
                          PyObject *pairs, PyObject *nbytes)
 {
@@ -263,7 +263,8 @@ static int assign_outputs(assignment *l)
     return 0;
 }
 
-/* The last time of each value, or of what it is a view of: a new list. NULL with an exception set. */
+/* The time of the last read of each value, or of the value that it is a view of: a new list. NULL with an exception
+ * set. */
 static PyObject *lasts(assignment *l, PyObject *values)
 {
     PyObject *times = PyList_New(PyList_Size(values));
@@ -283,7 +284,7 @@ static PyObject *assignment_results(assignment *l)
         for (Py_ssize_t s = 0; s < l->n_slots; s++) {
             const entry *e = &l->m.values[whole_of(l, l->slots[s])];
             if (e->place == NOWHERE) {
-                PyErr_SetString(PyExc_ValueError, "assign_buffers: a step reads what no step before it makes");
+                PyErr_SetString(PyExc_ValueError, "assign_buffers: a step reads a value that no earlier step makes");
                 break;
             }
             to[s] = (pl_slot){e->place, e->at, l->m.values[l->slots[s]].offset};
@@ -301,7 +302,7 @@ static PyObject *assignment_results(assignment *l)
     return made;
 }
 
-/* Counts slots, outputs and numbers, and takes the memory for them. */
+/* Counts slots, outputs and numbers, and allocates them. */
 static int assignment_begin(assignment *l)
 {
     Py_ssize_t n_made = 0;

@@ -1,6 +1,6 @@
-/* plait.graph._graph: the Python types under Node and Value (see graph.py). Passes make nodes, keep what they know of
- * values in dicts and walk the graph each (graph_walk.c): in Python that took most of their time. Objects are borrowed
- * where nothing else is said. */
+/* plait.graph._graph: the base types of Node and Value (see graph.py). In C because passes spend most of their time
+ * making nodes, looking up values in dicts and walking the graph (graph_walk.c). Objects are borrowed unless a comment
+ * says otherwise. */
 #include "graph_type.h"
 #include <structmember.h>
 
@@ -69,7 +69,7 @@ static void node_dealloc(PyObject *self)
     PyObject_GC_UnTrack(self);
     if (((Node *)self)->weak)
         PyObject_ClearWeakRefs(self);
-    node_clear(self); /* however long the chain of inputs: tuples bound the depth */
+    node_clear(self); /* a long chain of inputs is safe: deallocation of tuples bounds the depth */
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
@@ -251,7 +251,7 @@ static PyType_Slot value_slots[] = {{Py_tp_new, value_new},
 static PyType_Spec value_spec = {"plait.graph._graph.Value", sizeof(Value), 0,
                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, value_slots};
 
-PyTypeObject *node_class, *value_class; /* of graph.py: what the functions below make */
+PyTypeObject *node_class, *value_class; /* of graph.py: the classes of new objects */
 
 static PyObject *py_classes(PyObject *self, PyObject *args)
 {
@@ -334,7 +334,7 @@ static PyMethodDef functions[] = {
     {"classes", py_classes, METH_VARARGS, "classes(Node, Value): the subclasses that these functions make"},
     {"values_of", py_values_of, METH_O, "values_of(node) -> every output of a node, hidden ones too"},
     {"with_inputs", py_with_inputs, METH_VARARGS,
-     "with_inputs(node, values) -> the node reading other inputs of the same types; itself where they are its own"},
+     "with_inputs(node, values) -> the node with other inputs of the same types; itself if they are its own"},
     {"walk", py_walk, METH_VARARGS,
      "walk(outputs, given=(), instead={}) -> nodes below a list of Values, inputs first, depth first; not beyond the "
      "given values. instead: {node: tuple of its inputs in another order}"},

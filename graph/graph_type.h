@@ -1,4 +1,4 @@
-/* What the files of plait.graph._graph share: the layout of Node and Value. */
+/* Shared by the files of plait.graph._graph: the fields of Node and Value. */
 #ifndef PLAIT_GRAPH_TYPE_H
 #define PLAIT_GRAPH_TYPE_H
 #define Py_LIMITED_API 0x030B0000
@@ -12,7 +12,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *op, *attrs, *inputs, *name, *types, *extra, *source; /* owned; inputs: a tuple, types: a tuple or None */
     PyObject *weak;
-    uint64_t seen; /* by which walk last */
+    uint64_t seen; /* the number of the last walk that visited it */
 } Node;
 
 typedef struct {
@@ -35,7 +35,7 @@ PyObject *node_make(PyTypeObject *type, PyObject *op, PyObject *attrs, PyObject 
                     PyObject *types, PyObject *extra, PyObject *source);
 PyObject *value_make(PyTypeObject *type, PyObject *node, Py_ssize_t index);
 PyObject *values_of(PyObject *node);                       /* every output of a node, a new list */
-/* the node reading other inputs (given, a tuple), or itself: new */
+/* the node with other inputs (given, a tuple), or itself: new */
 PyObject *with_inputs(PyObject *node, PyObject *inputs);
 
 /* graph_walk.c */

@@ -8,7 +8,7 @@ typedef struct { PyObject *node, *inputs; Py_ssize_t next; } visit;   /* node: b
 /* given, instead: borrowed, may be NULL */
 typedef struct { visit *items; Py_ssize_t n, max; uint64_t number; PyObject *given, *instead; } walk;
 
-/* Begins with a value's node, unless it was seen or the value is given. Returns -1 with an exception set. */
+/* Starts at a value's node, unless it was visited or the value is given. Returns -1 with an exception set. */
 static int walk_enter(walk *w, PyObject *value)
 {
     PyObject *node = (PyObject *)node_at(value);
@@ -42,10 +42,11 @@ static int walk_enter(walk *w, PyObject *value)
 static PyObject *walk_from(PyObject *outputs, PyObject *given, PyObject *instead)
 {
     PyObject *order = PyList_New(0);
-    static uint64_t n_walks; /* a walk holds the GIL from its begin to its end, so nodes can be marked */
+    static uint64_t n_walks; /* a walk holds the GIL throughout, so it can mark nodes */
     walk w = {.number = ++n_walks, .given = given, .instead = instead};
     int status = order ? 0 : -1;
-    if (order && given && !PyAnySet_Check(given) && !PyDict_Check(given)) { /* others may run Python */
+    /* lookups in other containers may run Python */
+    if (order && given && !PyAnySet_Check(given) && !PyDict_Check(given)) {
         PyErr_SetString(PyExc_TypeError, "walk: given values must be a set or the keys of a dict");
         status = -1;
     }
@@ -80,10 +81,10 @@ PyObject *py_walk(PyObject *self, PyObject *args)
 
 /* ---- rewriting -------------------------------------------------------------------------------------------- */
 
-/* nodes: {node: its new values}; values: {value: the new one}, looked at first, or NULL */
+/* nodes: {node: its new values}; values: {value: the new one}, which has priority, or NULL */
 typedef struct { PyObject *nodes, *values; } replaced;
 
-/* The value that stands for another one: borrowed, the same where nothing was replaced; NULL with an exception. */
+/* The replacement of a value: borrowed, the value itself if it was not replaced; NULL with an exception. */
 static PyObject *now(const replaced *r, PyObject *value)
 {
     Node *node = node_at(value);
@@ -97,7 +98,7 @@ static PyObject *now(const replaced *r, PyObject *value)
     return PyList_Check(made) ? PyList_GetItem(made, i) : PyTuple_GetItem(made, i);
 }
 
-/* The inputs of a node as they are now: new, its own tuple where nothing was replaced. */
+/* The inputs of a node after replacement: new; its own tuple if none was replaced. */
 static PyObject *inputs_now(const replaced *r, PyObject *inputs)
 {
     Py_ssize_t n = PyTuple_Size(inputs);
@@ -117,7 +118,7 @@ static PyObject *inputs_now(const replaced *r, PyObject *inputs)
     return made ? made : Py_NewRef(inputs);
 }
 
-/* What a node becomes: a new list or tuple of values, or None where it stays; NULL with an exception set. */
+/* The replacement of a node: a new list or tuple of values, or None to keep it; NULL with an exception set. */
 static PyObject *replacement(PyObject *node, PyObject *inputs, PyObject *replace)
 {
     PyObject *made = replace == Py_None ? Py_NewRef(Py_None)
@@ -140,7 +141,7 @@ static PyObject *replacement(PyObject *node, PyObject *inputs, PyObject *replace
     return kept ? made : (Py_DECREF(made), NULL);
 }
 
-/* The values that stand for the outputs: a new list. */
+/* The replacements of the outputs: a new list. */
 static PyObject *outputs_now(const replaced *r, PyObject *outputs)
 {
     PyObject *made = PyList_New(PyList_Size(outputs));
@@ -181,7 +182,7 @@ PyObject *py_rewrite(PyObject *self, PyObject *args)
     return made;
 }
 
-/* What tells a computation from others: its name, a number of Python's, and its inputs, as bytes. Returns NULL with an
+/* The key of a computation, as bytes: its name, which is a number from Python, and its inputs. Returns NULL with an
  * exception set. */
 static PyObject *computation(PyObject *name, PyObject *inputs)
 {
@@ -199,7 +200,7 @@ static PyObject *computation(PyObject *name, PyObject *inputs)
     return key;
 }
 
-/* What a node becomes whose computation may have been made before: as `replacement`. */
+/* As `replacement`, of a node whose computation another node may already do. */
 static PyObject *merged(PyObject *node, PyObject *inputs, PyObject *name, PyObject *seen)
 {
     PyObject *key = computation(name, inputs), *kept = key ? with_inputs(node, Py_NewRef(inputs)) : NULL;
@@ -238,7 +239,7 @@ PyObject *py_merge(PyObject *self, PyObject *args)
     return made;
 }
 
-/* ---- what depends on what ----------------------------------------------------------------------------------- */
+/* ---- dependents --------------------------------------------------------------------------------------------- */
 
 PyObject *py_depending(PyObject *self, PyObject *args)
 {

@@ -236,6 +236,7 @@ class PlacedProgram:
         segments = _segments(order, place)
         step_of = {n: k for k, nodes in enumerate(segments) for n in nodes}
         crossing = {v for n in order for v in n.inputs if step_of.get(v.node) != step_of[n]}
+        copied = {v for n in order if n.op is TO_DEVICE for v in n.inputs}
         loose = {outputs[i] for i in free} - crossing
         last_read: dict[Value, int] = {}
         self._steps: list[_Copy | _Part] = []
@@ -259,6 +260,8 @@ class PlacedProgram:
                 tier=tier,
                 stable=[v for v in reads if v in seldom],
                 free=[i for i, v in enumerate(made) if v in loose],
+                # another device waits for it, and starts as soon as it is there
+                first=[i for i, v in enumerate(made) if v in copied],
                 layouts={v: tags[v] for v in reads if v in tags},
             )
             self._steps.append(
@@ -270,7 +273,7 @@ class PlacedProgram:
         self._last_read = [last_read.get(v, -1) for v in variables]
         parts = self.parts
         made_by = {v: (k, p.program, j) for k, p in enumerate(parts) for j, v in enumerate(p.made)}
-        self.finals: list[int] = []
+        finals: list[int] = []
         self.out_specs: list[Spec] = []
         for v in outputs:
             time, layout = 0, ""
@@ -278,9 +281,11 @@ class PlacedProgram:
                 k, program, j = made_by[v]
                 time = k * LATE + min(program.finals[j], LATE - 1)
                 layout = program.out_specs[j].layout
-            self.finals.append(time)
+            finals.append(time)
             self.out_specs.append(spec(v.shape, v.dtype, place.of(v.node), layout))
-        self.plans = [plan for p in parts for plan in p.program.plans]
+        self.finals = tuple(finals)
+        self.ops = tuple([op for p in parts for op in p.program.ops])
+        self.openmp = any(p.program.openmp for p in parts)
         self.constants = tuple(a for p in parts for a in p.program.constants)
         self.prepack = None
         self.cost_us = sum(p.program.cost_us for p in parts)

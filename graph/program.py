@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..engine import ffi, is_naive, lib, wait
-from ..engine._array import invoke, run, shared, stamps
+from ..engine._array import invoke, run, shared, versions
 from ..engine.error import OutOfMemory
+from ..engine.recent import Recent
 from ..kernels import backend as backends
-from ..kernels.moves import join_offsets
 from ..kernels.plan import (
     INLINE_US,
     Plan,
@@ -22,9 +22,10 @@ from ..kernels.plan import (
     place_flag,
     scalars_of,
 )
-from ..kernels.record import Type, lookup
+from ..kernels.record import Operator, Type, lookup
 from ..kernels.scalar import OpenScalar
 from ..kernels.spec import Spec, spec
+from ..kernels.strided_copies import join_offsets
 from ._graph import assign_buffers, kinds
 from .branches import at_once, find_sections
 from .effects import Effects
@@ -45,7 +46,11 @@ SLOT = np.dtype([("kind", np.int32), ("index", np.int32), ("offset_bytes", np.in
 class Program:
     """A lowered graph. Inputs and outputs are array handles in the order given to `lower`.
 
-    finals: the time, in steps, from which each output stays as it is: others may have it then.
+    ops: the operator of each instruction. finals: the time, in steps, from which each output stays
+    as it is: others may have it then.
+
+    It keeps no Python object of a node, value or plan: a net that is compiled for 2,000 shapes has
+    thousands of programs.
     """
 
     __slots__ = (
@@ -58,36 +63,36 @@ class Program:
         "cost_us",
         "finals",
         "handle",
-        "in_modes",
         "in_specs",
         "mutated",
         "n_in",
         "n_out",
         "naive_bytes",
         "open_scalars",
+        "openmp",
+        "ops",
         "out_specs",
-        "plans",
         "prepack",
         "tier",
     )
-    _first_write: list[int]
-    _inplace: set[tuple[int, int]]
-    _last_read: list[int]
+    _first_write: tuple[int, ...]
+    _inplace: frozenset[tuple[int, int]]
+    _last_read: tuple[int, ...]
     arena_bytes: int
     can_fail: bool
     constants: tuple
     cost_us: float
-    finals: list[int]
+    finals: tuple[int, ...]
     handle: Any  # pl_program *
-    in_modes: bytes
     in_specs: tuple[Spec, ...]
-    mutated: list[int]
+    mutated: tuple[int, ...]
     n_in: int
     n_out: int
     naive_bytes: int
     open_scalars: tuple[OpenScalar, ...]
+    openmp: bool
+    ops: tuple[Operator, ...]
     out_specs: tuple[Spec, ...]
-    plans: list[Plan]
     prepack: Prepack | None
     tier: int
 
@@ -140,12 +145,12 @@ class Prepack:
 
     def __init__(self, program: Program, inputs: Sequence[int]):
         self.program, self.inputs = program, tuple(inputs)  # of the main program, by number
-        self._state: tuple = (None, (), ())  # stamps, the arrays they are of, results
+        self._state: tuple = (None, (), ())  # versions, the arrays they are of, results
 
     def results(self, inputs: Sequence, location: int) -> list:
         """The arrays that the main program reads, for its inputs as they are now."""
         given = [inputs[i] for i in self.inputs]
-        now = stamps(given)  # before the run: what is written after it shows
+        now = versions(given)  # before the run: what is written after it shows
         before, _, made = self._state
         if now != before:
             made = self.program.run(given, (), location)
@@ -163,6 +168,7 @@ def lower(
     stable: Sequence[Value] = (),
     free: Sequence[int] = (),
     layouts: dict[Value, str] | None = None,
+    first: Sequence[int] = (),
 ) -> Program:
     """Lowers a typed graph. Every variable of the graph must be among `inputs` (variables, or
     values computed elsewhere).
@@ -170,7 +176,8 @@ def lower(
     tier: 0 runs the exact passes only; 1 also those that compile, and differ in rounding.
     stable: inputs that seldom change: at tier 1 what depends on them alone is prepacked.
     free: numbers of outputs whose memory layout the passes may choose; `out_specs` tell it.
-    layouts: of inputs that are not row-major.
+    layouts: of inputs that are not row-major. first: numbers of outputs that others wait for: what
+    they need runs before the rest. The others come in their order.
 
     Operators that mutate inputs write into the given arrays. An output that is an input or appears
     twice is copied.
@@ -191,15 +198,15 @@ def lower(
         outputs = compile_passes(outputs, device, free, [*kept, *constants])
         outputs, wanted, results = split_prepack(outputs, [*kept, *constants])
         if wanted:
-            first = _assemble(
+            folded = _assemble(
                 fused(wanted, device), [*kept, *constants], device, name + ".prepack", tier
             )
-            first.constants = tuple(constants.values())
-            prepack = Prepack(first, places)
+            folded.constants = tuple(constants.values())
+            prepack = Prepack(folded, places)
             given += results
         outputs = fused(outputs, device)
     threads = at_once(device) if tier else 1
-    program = _assemble(outputs, given, device, name, tier, threads)
+    program = _assemble(outputs, given, device, name, tier, threads, first)
     program.n_in, program.tier = len(inputs), tier
     program.constants, program.prepack = tuple(constants.values()), prepack
     return program
@@ -220,11 +227,17 @@ def _stored(outputs: Sequence[Value], variables: Sequence[Value], layouts: Seque
 
 
 def _assemble(
-    outputs: Sequence[Value], given: Sequence[Value], device, name: str, tier: int, threads: int = 1
+    outputs: Sequence[Value],
+    given: Sequence[Value],
+    device,
+    name: str,
+    tier: int,
+    threads: int = 1,
+    first: Sequence[int] = (),
 ) -> Program:
     """A program of the graph as it is. tier: from 1 on it waits for compilers. threads: that its
-    branches may use."""
-    assigned = _Assignment(outputs, given, device, threads, tier)
+    branches may use. first: see lower."""
+    assigned = _Assignment(outputs, given, device, threads, tier, first)
     specs, plans = assigned.specs, assigned.plans
     scalars: list[float] = []
     by_place: dict[int, OpenScalar] = {}  # among the scalars
@@ -250,17 +263,17 @@ def _assemble(
 
     program = Program.__new__(Program)
     program.handle = 0
-    program.plans, program.arena_bytes = plans, assigned.arena_bytes
+    program.ops, program.arena_bytes = _one(tuple([p.op for p in plans])), assigned.arena_bytes
     program.naive_bytes = sum(rounded(b.nbytes) for b in assigned.buffers)
     program.constants, program.prepack, program.tier = (), None, 0
-    program._last_read, program._inplace = assigned.last_read, assigned.inplace
-    program._first_write, program.finals = assigned.first_write, assigned.finals
+    program._last_read, program._inplace = _one(assigned.last_read), _one(assigned.inplace)
+    program._first_write, program.finals = _one(assigned.first_write), _one(assigned.finals)
     program.n_in, program.n_out = len(given), len(outputs)
     program.in_specs = tuple([specs[v.type] for v in assigned.given])
     program.out_specs = tuple([specs[v.type] for v in outputs])
-    program.in_modes = bytes(in_modes)
-    program.mutated = [i for i, m in enumerate(in_modes) if m]
+    program.mutated = tuple([i for i, m in enumerate(in_modes) if m])
     program.cost_us = sum(p.cost_us for p in plans)
+    program.openmp = any(p.openmp for p in plans)
     # an array that a run makes for itself may find no memory
     program.can_fail = any(p.can_fail for p in plans) or assigned.arena_bytes >= LARGE_BYTES
     program.handle = lib.pl_program_new(
@@ -281,7 +294,7 @@ def _assemble(
     program.open_scalars = tuple(by_place.values())
     if (
         not program.handle
-        or (by_place and lib.pl_program_give(program.handle, len(by_place), [*by_place]))
+        or (by_place and lib.pl_program_set_dynamic(program.handle, len(by_place), [*by_place]))
         or (
             assigned.ends
             and lib.pl_program_split(
@@ -289,8 +302,17 @@ def _assemble(
             )
         )
     ):
-        raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
+        raise OutOfMemory(ffi.string(lib.pl_error_message()).decode())
     return program
+
+
+_shared = Recent(256)
+
+
+def _one(value):
+    """The one object that equal values of programs share: a graph's programs for many shapes differ
+    in sizes, not in what happens when."""
+    return _shared.setdefault(value, value)
 
 
 class _Specs(dict):
@@ -317,12 +339,21 @@ class _Assignment:
     """
 
     def __init__(
-        self, outputs: Sequence[Value], given: Sequence[Value], device, threads: int, tier: int
+        self,
+        outputs: Sequence[Value],
+        given: Sequence[Value],
+        device,
+        threads: int,
+        tier: int,
+        first: Sequence[int] = (),
     ):
         self.given = {v: i for i, v in enumerate(given)}
         specs = self.specs = _Specs(device)
         order = live(outputs, given)
         effects = Effects(order)
+        # writes keep their order, and so do draws of random numbers
+        if first and not effects.written and not any(n.operation.is_random(n.attrs) for n in order):
+            order = live([*(outputs[i] for i in first), *outputs], given)
         # views take no step; but a view of memory that is written is a copy, made when the graph
         # looks
         self._bases = {v: base for v, base in effects.bases.items() if base not in effects.written}
@@ -345,7 +376,7 @@ class _Assignment:
             times = self._branch(
                 find_sections(self.steps, self.plans, effects.pinned, self.base, threads, device)
             )
-        slots, buffers, self.last_read, self.finals, self.first_write, inplace = assign_buffers(
+        slots, buffers, last_read, finals, first_write, inplace = assign_buffers(
             self.steps,
             self.kinds,
             times,
@@ -356,7 +387,8 @@ class _Assignment:
             [tuple([s.nbytes for s in plan.out_specs]) for plan in made],
             [_overwritable(plan) for plan in made],
         )
-        self.inplace = set(inplace)
+        self.last_read, self.first_write = tuple(last_read), tuple(first_write)
+        self.finals, self.inplace = tuple(finals), frozenset(inplace)
         self.buffers = [Buffer(*b) for b in buffers]
         offsets, self.arena_bytes = plan_memory(self.buffers)
         self.slots = np.frombuffer(bytearray(slots), SLOT)

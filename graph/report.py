@@ -46,7 +46,7 @@ class Row(NamedTuple):
     ) -> Row:
         """change: change_at and waited_s."""
         p = made.program
-        sizes = (len(p.plans), n_fused(p), p.arena_bytes, p.naive_bytes)
+        sizes = (len(p.ops), n_fused(p), p.arena_bytes, p.naive_bytes)
         costs = made.seconds, p.cost_us
         return cls(kind, inputs, hits, made.tier, *change, *costs, operators, *sizes)
 

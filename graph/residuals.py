@@ -1,5 +1,4 @@
-"""Residuals: which results of a forward graph are kept for its backward, and which are computed
-again."""
+"""Residuals: which results of a forward graph are stored for backward, and which are recomputed."""
 
 from __future__ import annotations
 
@@ -12,12 +11,12 @@ from .graph import Node, Value, topological, variable
 from .passes import recompute as how
 from .passes.gradient import gradient
 
-default: bool | str = False  # `recompute` where nothing is said; compat may say "mirror"
+default: bool | str = False  # the default of `recompute`; compat may set "mirror"
 
 
 class Needs(NamedTuple):
-    """What the gradient of a graph reads of its forward, results and variables; and the nodes that
-    backward adds."""
+    """What the gradient of a graph reads of its forward graph: results and variables; and the nodes
+    that backward adds."""
 
     results: list[Value]
     variables: set[Node]
@@ -33,7 +32,7 @@ class Needs(NamedTuple):
 
 
 def needs(outputs: Sequence[Value], wrt: Sequence[Value], order: Sequence[Node]) -> Needs:
-    """What backward reads if nothing is computed again. order: the nodes of the graph."""
+    """What backward reads if nothing is recomputed. order: the nodes of the graph."""
     forward = set(order)
     dys = [variable(f"dy{i}", h.type) for i, h in enumerate(outputs)]
     grads = [g for g in gradient(outputs, dys, wrt) if g is not None]
@@ -47,12 +46,12 @@ def needs(outputs: Sequence[Value], wrt: Sequence[Value], order: Sequence[Node])
 def residuals(
     outputs: Sequence[Value], wrt: Sequence[Value], tier: int = 0, recompute=False, bounds=()
 ) -> list[Value]:
-    """Forward results that must be kept for backward; it computes what else it needs from them and
-    from the variables.
+    """Forward results that must be stored for backward; it recomputes the rest from them and from
+    the variables.
 
-    tier: 0 keeps all that the gradient reads, 1 computes again what costs nothing. recompute: see
-    HybridBlock.hybridize. bounds: results of the blocks. What random operators draw is always
-    kept.
+    tier: 0 stores all that the gradient reads, 1 recomputes what costs nothing. recompute: see
+    HybridBlock.hybridize. bounds: results of the blocks. Results of random operators are always
+    stored.
     """
     order = topological(outputs)
     need = needs(outputs, wrt, order)
@@ -79,8 +78,8 @@ def _recomputed(order, outputs, need: Needs, tier: int, recompute, bounds) -> se
 
 
 def checked(recompute, who: str = "hybridize", blocks: bool = True) -> str | bool | float:
-    """The argument recompute. who: takes it; blocks: are there blocks? Raises ValueError for what
-    it cannot be."""
+    """The argument recompute. who: takes it; blocks: are there blocks? Raises ValueError for
+    invalid values."""
     fraction = type(recompute) in (int, float) and 0 < recompute <= 1
     names = ("blocks", "mirror") if blocks else ("mirror",)
     if recompute in (True, False, None, *names) or fraction:
@@ -92,6 +91,6 @@ def checked(recompute, who: str = "hybridize", blocks: bool = True) -> str | boo
 
 
 def free(kept: Sequence[Value], first: int) -> list[int]:
-    """Numbers of the residuals whose memory layout may be chosen, when they are numbered from
-    `first` on: not of random ones, which a replay reads as they are."""
+    """Indices of the residuals whose memory layout may be chosen, counting from `first`: all but
+    random ones, which a replay reads unchanged."""
     return [i for i, v in enumerate(kept, first) if not v.node.operation.is_random(v.node.attrs)]

@@ -305,7 +305,7 @@ def summary(made: Forward | Gradient) -> str:
     """Describes a compiled graph: its compile time and size."""
     p = made.program
     return (
-        f"compiled in {made.seconds * 1e3:.0f} ms to {len(p.plans)} instructions"
+        f"compiled in {made.seconds * 1e3:.0f} ms to {len(p.ops)} instructions"
         f" ({n_fused(p)} fused groups), {size(p.arena_bytes)} planned,"
         f" {size(p.naive_bytes)} without sharing"
     )
@@ -313,4 +313,4 @@ def summary(made: Forward | Gradient) -> str:
 
 def n_fused(program: Program | PlacedProgram) -> int:
     """How many instructions are groups of pointwise operators."""
-    return sum(p.op.name == "_fused" for p in program.plans)
+    return sum(op.name == "_fused" for op in program.ops)

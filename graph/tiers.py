@@ -14,7 +14,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from ..engine import settings
@@ -22,6 +22,9 @@ from . import passes
 
 QUEUE_AT = 2  # the call that queues a signature: what runs once is never compiled
 FEWEST_CALLS = 5  # before the tier changes
+# The compiler begins after this part of the calls until then: of 2,000 lengths of a sequence most
+# are called too seldom to be compiled. The estimates below are high enough to leave it the rest.
+BEGINS_AFTER = 8
 NEVER = 1 << 62
 # Estimates, deliberately high, of the time until a graph is compiled, with an empty cache of
 # kernels. Measured on two busy cores: 0.2 s for an MLP, 0.3 s for 150 nodes, 0.5 s for LeNet.
@@ -35,9 +38,10 @@ class Tiered(ABC):
     """Something that starts at tier 0 and is compiled at tier 1: a signature of a graph, or the
     gradients of a tape's structure.
 
-    serving: what calls use now. hits: its calls. due: the call that must call `reached`. change_at:
-    the first call at tier 1; 0 while that is not known. lead: how many calls before that one the
-    change is made. waited_s: how long the change waited for the compiler. The lock
+    serving: what calls use now. hits: its calls. due: the call that must call `reached`. queued: it
+    has been called again, so it will change; submitted: the compiler has it. change_at: the first
+    call at tier 1; 0 while that is not known. lead: how many calls before that one the change is
+    made. waited_s: how long the change waited for the compiler. The lock
     `_compiler.changing` guards all but `hits`, which passes through every number although threads
     may count one call twice.
     """
@@ -45,7 +49,7 @@ class Tiered(ABC):
     serving: Any = None
     hits, due = 0, QUEUE_AT
     change_at, lead, waited_s = 0, 0, 0.0
-    queued = compiled = changed = False
+    queued = submitted = compiled = changed = False
     _number, _structure = 0, ""
     made: Any = None
 
@@ -76,6 +80,10 @@ class Tiered(ABC):
     def waits_for_others(self) -> bool:
         """Does something that belongs with this one decide when both change?"""
         return False
+
+    def below(self) -> Sequence[Tiered]:
+        """What must be compiled before it."""
+        return ()
 
     def use(self) -> Any:
         """What serves one more call."""
@@ -114,32 +122,51 @@ class Tiered(ABC):
             failed = counts["changed"] and not counts["change_at"]
             if self.changed and (failed or not counts["changed"]):
                 self.restart()
-                self.changed = self.queued = self.compiled = False
+                self.changed = self.queued = self.submitted = self.compiled = False
             queued, changed = self.queued, failed or self.changed
             # what the compiler reads is set before it is queued
             vars(self).update(counts, queued=queued, changed=changed)
             if counts["queued"] and not queued and not failed:
-                self.queued = _compiler.submit(self)
+                self.queued = _compiler.is_open()
+                if self.due >= self.change_at - self.lead:  # it was at work on it
+                    self.submit()
             if counts["changed"]:
                 self.change(counts["change_at"])
 
     def reached(self, hits: int) -> None:
-        """Call number `hits` is due: queues the compilation, or changes the tier."""
+        """Call number `hits` is due: says when the tier will change, submits the compilation, or
+        changes the tier."""
         with _compiler.changing:
             if hits < self.due:  # another thread was here
                 return
-            if self.queued:
-                if self.waits_for_others():
-                    self.change_at, self.due = 0, 2 * hits
-                else:
-                    self.change(hits + self.lead)
-            elif _compiler.submit(self):
-                self.queued, self.due = True, NEVER
-                if settings.get("PLAIT_TIER") != "ready":
-                    self.due = hits + calls_meanwhile(*self.work())
-                    self.change_at = self.due + self.lead
+            if not self.queued:
+                if not _compiler.is_open():
+                    self.due = 2 * hits
+                    return
+                self.queued = True
+                if settings.get("PLAIT_TIER") == "ready":
+                    self.due = NEVER
+                    self.submit()
+                    return
+                n = calls_meanwhile(*self.work())
+                self.change_at, self.due = hits + n + self.lead, hits + n // BEGINS_AFTER
+                if hits < self.due:
+                    return
+            if hits < self.change_at - self.lead:
+                self.due = self.change_at - self.lead
+                self.submit()
+            elif self.waits_for_others():
+                self.change_at, self.due = 0, 2 * hits
             else:
-                self.due = 2 * hits
+                self.change(hits + self.lead)
+
+    def submit(self) -> None:
+        """Gives it to the compiler, after what must be compiled before it."""
+        with _compiler.changing:
+            if self.queued and not (self.submitted or self.changed):
+                for job in self.below():
+                    job.submit()
+                self.submitted = _compiler.submit(self)
 
     def change(self, at: int = 0) -> None:
         """Changes to tier 1 now, after the compiler is done with it. at: the first call that is
@@ -148,6 +175,7 @@ class Tiered(ABC):
             if self.changed or not self.queued:
                 return
             start = time.perf_counter()
+            self.submit()
             if not _compiler.finish(self):
                 return
             self.waited_s = time.perf_counter() - start
@@ -189,13 +217,16 @@ class Compiler:
         self._closed = self._ready = False
         self.error: Exception | None = None
 
+    def is_open(self) -> bool:
+        """Is there a tier 1?"""
+        return not self._closed and settings.get("PLAIT_TIER") != 0
+
     def submit(self, job: Tiered) -> bool:
         """Queues a job, which is held weakly. Returns False when there is no tier 1."""
         with self._changed:
-            tier = settings.get("PLAIT_TIER")
-            if self._closed or tier == 0:
+            if not self.is_open():
                 return False
-            self._ready = tier == "ready"
+            self._ready = settings.get("PLAIT_TIER") == "ready"
             self._jobs.append(weakref.ref(job))
             if self._thread is None:
                 from ..kernels import jit  # here: it brings much of the standard library
@@ -224,6 +255,8 @@ class Compiler:
         checked."""
         if threading.current_thread() is self._thread:
             return True
+        for job in _in_use():
+            job.submit()
         with self._changed:
             done = self._changed.wait_for(lambda: not self._jobs and self._busy is None, timeout)
         if done:

@@ -28,6 +28,7 @@ LEFT_S = 3600  # what is unfinished after so long was left by a process that was
 DIGEST_BYTES = hashlib.sha256().digest_size
 
 log = logging.getLogger(__name__)
+_held: dict[tuple[Path, str], int] = {}  # folder, kind: bytes, without what other processes added
 
 
 def digest(parts: Iterable[bytes]) -> str:
@@ -67,7 +68,7 @@ def read(name: str) -> bytes | None:
 
 
 def write(name: str, data: bytes) -> None:
-    """Keeps contents under a name; makes room. Raises OSError."""
+    """Keeps contents under a name, and trims the cache. Raises OSError."""
     handle, made = tempfile.mkstemp(prefix="new-", dir=folder())
     try:
         with os.fdopen(handle, "wb") as file:
@@ -76,7 +77,14 @@ def write(name: str, data: bytes) -> None:
     except OSError:
         Path(made).unlink(missing_ok=True)
         raise
-    _trim(Path(name).suffix)
+    _make_room(Path(name).suffix, len(data) + DIGEST_BYTES)
+
+
+def _make_room(kind: str, added: int) -> None:
+    """Counts what the cache holds of a kind at the process's first write, and again when this
+    process has added too much: there may be thousands of files."""
+    held = _held.get((folder(), kind), MAX_BYTES) + added
+    _held[folder(), kind] = held if held <= MAX_BYTES else _trim(kind)
 
 
 @functools.cache
@@ -98,9 +106,9 @@ def _private(path: Path, is_kind) -> bool:
     return is_kind(info.st_mode) and info.st_uid == os.geteuid() and not info.st_mode & closed
 
 
-def _trim(suffix: str) -> None:
+def _trim(suffix: str) -> int:
     """Removes what was left unfinished, and the files of a kind that were used longest ago when the
-    kind has grown too large."""
+    kind has grown too large. Returns the bytes that are left."""
     for path in folder().glob("new-*"):
         with contextlib.suppress(OSError):  # another process was faster
             if path.lstat().st_mtime < time.time() - LEFT_S:
@@ -114,9 +122,10 @@ def _trim(suffix: str) -> None:
         files.append((info.st_mtime, info.st_size, path))
     total = sum(size for _, size, _ in files)
     if total <= MAX_BYTES:
-        return
+        return total
     for _, size, path in sorted(files):
         if total <= MAX_BYTES * 3 // 4:
             break
         path.unlink(missing_ok=True)
         total -= size
+    return total

@@ -311,7 +311,7 @@ def pointwise_files() -> dict[str, str]:
         text = [
             HEAD + EXACT,
             (
-                '#include "kernel.h"\n#include "pointwise.h"\n#include "vecmath.h"\n'
+                '#include "dtype.h"\n#include "kernel.h"\n#include "loop.h"\n#include "vecmath.h"\n'
                 '#pragma GCC diagnostic ignored "-Wtype-limits"\n'
             ),
         ]
@@ -339,7 +339,11 @@ def pointwise_files() -> dict[str, str]:
         f"extern const plk_loop {t}_{isa}[][PLK_DTYPE_COUNT];\n" for t in tables
     )
     x86 = [isa for isa in ISAS if isa != "baseline"]
-    files["pointwise_table.c"] = f"""{HEAD}#include "pointwise.h"
+    files["pointwise_table.c"] = f"""{HEAD}#include "dtype.h"
+#include "isa.h"
+#include "kernel.h"
+#include "loop.h"
+#include "pointwise.h"
 typedef const plk_loop (*loop_table)[PLK_DTYPE_COUNT];
 {externs("baseline")}#if defined(__x86_64__)
 {"".join(map(externs, x86))}#endif
@@ -406,7 +410,8 @@ def kernel_files() -> dict[str, str]:
         + "\n".join(declared)
         + "\n/* cffi stops reading here */\n#endif\n"
     )
-    files["dispatch.c"] = f'{HEAD}#include "kernel.h"\n#include "kernels.h"\n' + "\n".join(dispatch)
+    includes = '#include "engine/core/plan.h"\n#include "isa.h"\n#include "kernels.h"\n'
+    files["dispatch.c"] = HEAD + includes + "\n".join(dispatch)
     return files
 
 

@@ -110,11 +110,12 @@ def _dynamic(op: Operator, attrs: dict[str, Any]) -> list:
 
 
 def make_plan(
-    op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device, outs=None
+    op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device, outs=None, known=None
 ) -> Plan:
     """The plan for complete parsed attributes (with `train` for train-aware operators).
 
-    outs: the output types of a typed node; inferred when not given. Raises what `infer` raises.
+    outs: the output types of a typed node; inferred when not given. known: where plans made earlier
+    are; default: with those of the operator's eager calls. Raises what `infer` raises.
     """
     if op.has_dynamic:
         static = tuple(
@@ -130,10 +131,13 @@ def make_plan(
     key = (static, attrs.get("train"), device, *in_specs)
     if outs is not None and any([t.layout for t in outs]):
         key += tuple(outs)
-    plan = op.plans[key]
+    if known is None:
+        known = op.plans
+    else:
+        key = (op, *key)
+    plan = known[key]
     if plan is None or plan.pending is not None and plan.pending.ready():
-        plan = _build(op, attrs, in_specs, device, outs)
-        op.plans[key] = plan
+        plan = known[key] = _build(op, attrs, in_specs, device, outs)
     return plan
 
 
@@ -143,16 +147,21 @@ def copy_plan(s: Spec, device) -> Plan:
     return make_plan(lookup("_to_device"), attrs, [s], device)
 
 
+# The plans of programs made last: a graph's layers are alike, and so are its tiers. Programs hold
+# on to what they need of them, so a graph that is compiled for many shapes keeps nothing here.
+of_programs = Recent(512)
+
+
 def make_plans(calls: Sequence[tuple], wait: bool) -> list[Plan]:
-    """Plans of several calls, of each the arguments of make_plan. wait: for the compiler of a GPU's
-    kernels, which works on all of them at once; else those plans are `pending`."""
-    plans = [make_plan(*call) for call in calls]
+    """Plans of a program's calls, of each the arguments of make_plan. wait: for the compiler of a
+    GPU's kernels, which works on all of them at once; else those plans are `pending`."""
+    plans = [make_plan(*call, known=of_programs) for call in calls]
     waiting = [p.pending for p in plans if p.pending is not None]
     if not wait or not waiting:
         return plans
     for pending in waiting:
         pending.wait()
-    return [make_plan(*call) for call in calls]
+    return [make_plan(*call, known=of_programs) for call in calls]
 
 
 def infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> tuple[Type, ...]:
@@ -243,7 +252,7 @@ def _build(
     outs = infer(op, attrs, ins) if outs is None else outs
     plan = Plan.__new__(Plan)
     plan.handle = 0
-    plan.op, plan.attrs, plan.in_specs = op, dict(attrs), tuple(in_specs)
+    plan.op, plan.attrs, plan.in_specs = op, op.shared(dict(attrs)), tuple(in_specs)
     plan.out_specs = tuple(spec(tuple(t.shape), t.dtype, device, t.layout) for t in outs)
     plan.out_spec = plan.out_specs[0] if plan.out_specs else None
     plan.n_in, plan.n_out, plan.n_visible = len(ins), len(outs), op.visible(attrs)
@@ -308,7 +317,7 @@ def _build(
     )
     if not plan.handle:
         callback.drop(kept)
-        raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
+        raise OutOfMemory(ffi.string(lib.pl_error_message()).decode())
     if kept:
         lib.pl_plan_own(plan.handle, callback.RELEASE, callback.pointer_to(kept))
     return plan

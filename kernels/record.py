@@ -24,7 +24,8 @@ from ..engine.recent import Recent
 from .scalar import UnknownScalar, as_float
 
 T = TypeVar("T")
-MAX_KEPT = 4096  # what a record remembers of one kind: of so many uses, the last
+MAX_KEPT = 4096  # what a record remembers for calls: of so many uses, the last
+MAX_COMPILED = 256  # and of what only compilation asks for: layers of a graph are alike
 
 
 class _Required:
@@ -227,6 +228,20 @@ def _kept() -> Recent:
     return Recent(MAX_KEPT)
 
 
+# The functions of a record: their first arguments as `Operator` says, then attributes as keywords,
+# which no type can list
+Infer = Callable[..., "Sequence[Type]"]
+Fill = Callable[..., "Sequence[Type | None]"]
+Ref = Callable[..., Any]  # array or tuple
+Grad = Callable[..., "Sequence[Any]"]
+Body = Callable[..., "Sequence[Any] | None"]
+Names = Callable[..., tuple[str, ...]]
+
+
+def _lookup() -> Recent:
+    return Recent(MAX_COMPILED)
+
+
 @dataclasses.dataclass(eq=False, slots=True, kw_only=True)
 class Operator:
     """One operator. Its functions are called with the attributes as keywords.
@@ -247,26 +262,26 @@ class Operator:
     """
 
     name: str
-    infer: Callable
-    ref: Callable
+    infer: Infer
+    ref: Ref
     inputs: tuple[str, ...] = ("data",)  # ("*data",): any number
     params: tuple[Param, ...] = ()
-    grad: Callable | None = None
-    fill: Callable | None = None
-    body: Callable | None = None
+    grad: Grad | None = None
+    fill: Fill | None = None
+    body: Body | None = None
     traits: Sequence[Any] = ()
     aliases: tuple[str, ...] = ()
     # (**attrs) -> names of the inputs in use, where attributes decide
-    input_names: Callable | None = None
-    n_outputs: int | Callable = 1  # or (**attrs) -> int
-    n_visible: int | Callable | None = None  # outputs the user sees; default: all
-    output_names: tuple[str, ...] | Callable = ()  # or (**attrs) -> names
+    input_names: Names | None = None
+    n_outputs: int | Callable[..., int] = 1  # or (**attrs) -> int
+    n_visible: int | Callable[..., int] | None = None  # outputs the user sees; default: all
+    output_names: tuple[str, ...] | Names = ()  # or (**attrs) -> names
     # the parameter that counts variadic inputs ("num_args")
     variadic_key: str | None = None
     # inputs written in place: names, or (n_inputs, **attrs) -> indices
-    mutates: tuple[str, ...] | Callable = ()
+    mutates: tuple[str, ...] | Callable[..., Sequence[int]] = ()
     # draws random numbers; or (**attrs) -> bool, where attributes decide
-    random: bool | Callable = False
+    random: bool | Callable[..., bool] = False
     # `train` is part of the plan and handed to infer/ref/grad
     train_aware: bool = False
     inplace: tuple[tuple[int, int], ...] = ()  # (input, output) pairs that may share memory
@@ -277,11 +292,11 @@ class Operator:
     samples: tuple[Sample, ...] = ()
     doc: str = ""
     plans: Recent = dataclasses.field(default_factory=_kept, repr=False)
-    inferred: Recent = dataclasses.field(default_factory=_kept, repr=False)  # see plan.infer
-    completed: Recent = dataclasses.field(default_factory=_kept, repr=False)  # partial.complete
-    attributes: Recent = dataclasses.field(default_factory=_kept, repr=False)  # see shared
+    inferred: Recent = dataclasses.field(default_factory=_lookup, repr=False)  # see plan.infer
+    completed: Recent = dataclasses.field(default_factory=_lookup, repr=False)  # partial.complete
+    attributes: Recent = dataclasses.field(default_factory=_lookup, repr=False)  # see shared
     no_attrs: dict = dataclasses.field(default_factory=dict, repr=False)
-    gradients: Recent = dataclasses.field(default_factory=_kept, repr=False)  # see passes/gradient
+    gradients: Recent = dataclasses.field(default_factory=_lookup, repr=False)  # passes/gradient
     # found from the fields above
     kinds: dict[type, Any] = dataclasses.field(init=False, repr=False)
     param_index: dict = dataclasses.field(init=False, repr=False)

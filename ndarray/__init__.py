@@ -27,7 +27,10 @@ from .serialization import load, load_frombuffer, save, save_tobuffer  # noqa: F
 
 
 def __getattr__(name):
-    return getattr(functions, name)
+    known = name in functions.__all__ or name in functions.REGISTRY
+    value = getattr(functions, name) if known else functions.__getattr__(name)
+    globals()[name] = value
+    return value
 
 
 def __dir__():

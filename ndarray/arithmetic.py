@@ -1,5 +1,4 @@
-"""nd.add, nd.maximum, nd.greater ...: two-sided functions whose operands are NDArrays or numbers,
-on either side."""
+"""nd.add, nd.maximum, nd.greater ...: binary functions of NDArrays and numbers, in either order."""
 
 from __future__ import annotations
 
@@ -9,8 +8,9 @@ from typing import Any
 
 from ..engine.error import InvalidType
 from ..kernels.record import lookup
-from .invoke import as_number, invoke
+from .invoke import invoke
 from .ndarray import NDArray
+from .operators import as_number
 
 # name: (operator of two arrays, of array and number, of number and array, of two numbers)
 TABLE = {

@@ -1,5 +1,5 @@
-"""autograd: recording scopes, and backward, which runs the gradient program of the tape's
-structure, or, where there is none, the gradient of each call."""
+"""autograd: recording scopes, and backward, which runs a compiled gradient program of the tape, or,
+if there is none, the gradient of each call."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from ..engine.error import DTypeError, InvalidValue, MXNetError, ShapeError
 from ..graph.graph import variable
 from ..graph.runner import ROWS
 from ..kernels import precision
+from ..kernels.plan import Plan
 from ..kernels.traits import Lowered
 from . import functions as F
 from .backward import TapeGraph, deliver_rows, program_of, reachable, source
-from .invoke import copy_into
+from .launch import copy_into
 from .ndarray import NDArray, Scope, check_nd, state
 from .tape import TapeNode, Variable, plan_node, shadow
 
@@ -22,7 +23,7 @@ from .tape import TapeNode, Variable, plan_node, shadow
 
 def is_recording() -> bool:
     """Is this thread recording operations for backward?"""
-    state.asked_recording = True  # a graph traced meanwhile is for this answer only
+    state.asked_recording = True  # a graph traced meanwhile is valid for this result only
     return state.recording
 
 
@@ -54,21 +55,21 @@ def pause(train_mode: bool = False) -> Scope:
 
 
 def train_mode() -> Scope:
-    """Scope in which train-aware operators behave as in training; recording is left as it is."""
+    """Scope in which train-aware operators behave as in training; recording does not change."""
     return Scope(None, True)
 
 
 def predict_mode() -> Scope:
-    """Scope in which train-aware operators behave as in prediction; recording is left as it is."""
+    """Scope in which train-aware operators behave as in prediction; recording does not change."""
     return Scope(None, False)
 
 
-REQUESTS: dict[Any, str] = {0: "null", 1: "write", 3: "add"}  # as MXNet numbers them
+REQUESTS: dict[Any, str] = {0: "null", 1: "write", 3: "add"}  # MXNet's numbers
 
 
 def mark_variables(variables, gradients, grad_reqs="write") -> None:
-    """Makes arrays variables whose gradients go to the given arrays. grad_reqs: write, add or null,
-    one or a list."""
+    """Marks arrays as variables whose gradients are written to the given arrays. grad_reqs: write,
+    add or null, one or a list."""
     variables = variables if isinstance(variables, (list, tuple)) else [variables]
     gradients = gradients if isinstance(gradients, (list, tuple)) else [gradients]
     reqs = [grad_reqs] * len(variables) if isinstance(grad_reqs, (str, int)) else list(grad_reqs)
@@ -99,13 +100,13 @@ def _check_gradient(who: str, what: str, whose: str, grad: NDArray, array: NDArr
         raise DTypeError(who, rule, fix=f"g.astype({wanted!r})")
 
 
-# Does anybody ask in which order backward makes gradients?
+# Is the order in which backward computes gradients used?
 ranking = False
 
 
 def rank_gradients() -> None:
-    """From now on the variables of a backward program have a rank: gradients of lower ranks are
-    there before those of higher ones."""
+    """From now on backward programs assign ranks to their variables: gradients of lower rank are
+    computed first."""
     global ranking
     ranking = True
 
@@ -150,7 +151,7 @@ def backward(heads, head_grads=None, retain_graph: bool = False, train_mode: boo
 
 
 def request(v: Variable) -> str:
-    """What backward programs are asked for."""
+    """The gradient request of a variable, for backward programs."""
     sparse = v.grad is not None and v.grad._spec.stype == "row_sparse"
     return ROWS if sparse and v.array.stype == "default" else v.req
 
@@ -215,7 +216,7 @@ def _deliver(order, grads) -> None:
 
 
 class _Absent:
-    """An array that the gradient does not read: only its shape and dtype are known."""
+    """Placeholder for an array that the gradient does not read: it has only a shape and dtype."""
 
     __slots__ = ("dtype", "shape")
 
@@ -228,7 +229,7 @@ def interpret(
 ) -> list[NDArray | None]:
     """Gradients by calling operators eagerly; recorded themselves when create_graph.
 
-    wanted: tape entries (None gives None). since: nodes recorded before are not entered.
+    wanted: tape entries (None gives None). since: nodes recorded earlier are not visited.
     """
     sums: dict = {}
 
@@ -260,7 +261,7 @@ def interpret(
 
 
 def with_entry(array: NDArray, entry) -> NDArray:
-    """The array as it stood on the tape: the same memory with that tape entry."""
+    """An array on the same memory with the given tape entry."""
     if array._tape is entry:
         return array
     seen = shadow(array)
@@ -269,17 +270,16 @@ def with_entry(array: NDArray, entry) -> NDArray:
 
 
 def _node_grads(F, node: TapeNode, dys, create_graph: bool):
-    if hasattr(node.plan, "eager_grads"):
-        return node.plan.eager_grads(node, dys, create_graph)
-    op, inputs, entries = node.plan.op, node.inputs, node.entries
+    plan = node.plan
+    if not isinstance(plan, Plan):
+        return plan.eager_grads(node, dys, create_graph)
+    op, inputs, entries = plan.op, node.inputs, node.entries
     assert inputs is not None and entries is not None
     if op.grad is None:
         return [None] * len(inputs)
-    graph_node = plan_node(
-        node.plan, [variable("x", s.type) for s in node.plan.in_specs], node.scalars
-    )
+    graph_node = plan_node(plan, [variable("x", s.type) for s in plan.in_specs], node.scalars)
     ys: list[NDArray | _Absent] = []
-    for i, s in enumerate(node.plan.out_specs):
+    for i, s in enumerate(plan.out_specs):
         y = (node.saved or {}).get(i)
         if y is None:
             ys.append(_Absent(s))
@@ -287,9 +287,9 @@ def _node_grads(F, node: TapeNode, dys, create_graph: bool):
             ys.append(with_entry(y, (node, i)))
     xs = [
         _Absent(s) if a is None else with_entry(a, e)
-        for a, e, s in zip(inputs, entries, node.plan.in_specs)
+        for a, e, s in zip(inputs, entries, plan.in_specs)
     ]
-    device = node.plan.in_specs[0].device  # where a gradient makes its constants
+    device = plan.in_specs[0].device  # the device of constants in a gradient
     training = bool(graph_node.attrs.get("train", state.training))
     with device, Scope(None, training), precision.forced(None):
         return op.differentiate(F, dys, xs, ys, graph_node.attrs)
@@ -303,8 +303,8 @@ def grad(
     create_graph: bool = False,
     train_mode: bool = True,
 ) -> list[NDArray]:
-    """A list with the gradients of heads with respect to variables, as new arrays; .grad stays as
-    it is.
+    """A list with the gradients of heads with respect to variables, as new arrays; .grad does not
+    change.
 
     create_graph: record the gradient's own computation, so that it can be differentiated again.
     Raises MXNetError for a variable that the heads do not depend on.
@@ -332,8 +332,8 @@ def grad(
 
 
 def _recorded(g: NDArray, variable: NDArray) -> NDArray:
-    """A gradient that can be differentiated again: one that does not depend on its variable, as
-    that of x * 2, has gradient 0."""
+    """A gradient that can be differentiated again: a gradient that does not depend on its variable,
+    such as that of x * 2, has gradient 0."""
     if g._tape is not None:
         return g
     with Scope(True, None):
@@ -341,8 +341,8 @@ def _recorded(g: NDArray, variable: NDArray) -> NDArray:
 
 
 def _with_zeros(variables, found, nodes, create_graph: bool) -> list[NDArray]:
-    """The gradients found, with zeros for variables from which only operators without a gradient
-    lead to the heads. Raises MXNetError for one from which nothing leads there."""
+    """The gradients found, with zeros for variables connected to the heads only through operators
+    without a gradient. Raises MXNetError for a variable that is not connected."""
     read = {e for node in nodes for e in node.entries}
     full = []
     for v, g in zip(variables, found):

@@ -172,6 +172,10 @@ class Backward(Tiered):
     def restart(self) -> None:
         self.serving = None
 
+    def below(self) -> list[Tiered]:
+        """The graphs on the tape: the program is for tapes of their tier 1."""
+        return [e for p in self.plans if hasattr(p, "entry") and (e := p.entry()) is not None]
+
     def in_use(self) -> bool:
         return all(p.entry() is not None for p in self.plans if hasattr(p, "entry"))
 
@@ -186,7 +190,7 @@ class Backward(Tiered):
         if self.serving is not None:
             programs.append(self.serving.program)
             costs.append(self.serving.program.cost_us)
-        return sum(len(p.plans) for p in programs), sum(costs)
+        return sum(len(p.ops) for p in programs), sum(costs)
 
     def build(self, tier: int) -> Gradient:
         return compiled(self.key, tier)
@@ -253,7 +257,7 @@ def better(key: tuple) -> tuple:
 
 def weight(found: Backward) -> int:
     """The calls on a tape; for a graph its instructions."""
-    return sum(len(p.program.plans) if hasattr(p, "program") else 1 for p in found.plans)
+    return sum(len(p.program.ops) if hasattr(p, "program") else 1 for p in found.plans)
 
 
 _programs = Recent(MAX_PROGRAMS, MAX_CALLS, weight)

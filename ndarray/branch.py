@@ -36,7 +36,7 @@ class _TypedBranch(NamedTuple):
 
 
 def _hidden(way: Part, back: Backward) -> list[Value]:
-    """What the gradient reads of a branch besides its inputs and outputs."""
+    """The values of a branch that the gradient reads, besides its inputs and outputs."""
     return [v for v in back.reads if v.node.op is not None and v not in way.outputs]
 
 

@@ -30,8 +30,8 @@ from .sparse.graphs import has_sparse
 from .tape import TapeNode, entries_of, next_seq, record, shadow
 
 MAX_ENTRIES = 2048  # signatures of a graph that stay compiled,
-# and of how many instructions in all: each takes about 4 KB, backward included
-MAX_INSTRUCTIONS = 1 << 16
+# and of how many instructions in all: each takes 2 to 3 KB, backward included
+MAX_INSTRUCTIONS = 1 << 17
 
 
 class GraphPlan(Forward):
@@ -139,7 +139,7 @@ def difference(before: Sequence, now: Sequence, trains: bool, names: Sequence[st
 
 def weight(entry: Entry) -> int:
     """The instructions of a signature's program."""
-    return len(entry.serving.program.plans)
+    return len(entry.serving.program.ops)
 
 
 class CachedGraph:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..engine.error import InvalidValue
 from .cached import CachedGraph
-from .invoke import copy_into
+from .launch import copy_into
 
 
 class CachedOp:

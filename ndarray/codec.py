@@ -1,4 +1,4 @@
-"""Encoded images (JPEG, PNG, ...) to NumPy and back: JPEG by simplejpeg where it is installed, all
+"""Encoded images (JPEG, PNG, ...) to NumPy and back: JPEG by simplejpeg if installed, everything
 else by Pillow."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ JPEG_START = b"\xff\xd8\xff"
 
 @functools.cache
 def _simplejpeg():
-    """The module, or None where it is not installed."""
+    """The module, or None if it is not installed."""
     try:
         import simplejpeg
     except ImportError:
@@ -42,9 +42,9 @@ def decode(data, color: int = 1, reduce_to: tuple[int, int] = (0, 0)) -> np.ndar
     Args:
         data: bytes, or anything with the buffer protocol.
         color: 1 colour, 0 grey, -1 as stored.
-        reduce_to: (height, width) that suffice: a larger JPEG may come at 1/2, 1/4, 1/8 of its
-            size, which is faster. (0, 0): the full size.
-    EXIF's orientation is not looked at, as in MXNet. Raises MXNetError when the bytes are no image.
+        reduce_to: (height, width) that suffice: a larger JPEG may be decoded at 1/2, 1/4 or 1/8 of
+            its size, which is faster. (0, 0): the full size.
+    EXIF orientation is ignored, as in MXNet. Raises MXNetError if the bytes are not an image.
     """
     if _simplejpeg() is not None and bytes(data[:3]) == JPEG_START:
         image = _decode_jpeg(data, color, reduce_to)
@@ -63,8 +63,8 @@ def decode(data, color: int = 1, reduce_to: tuple[int, int] = (0, 0)) -> np.ndar
 
 
 def _decode_jpeg(data, color, reduce_to):
-    """None where Pillow must look at the bytes, as in four colours. A damaged file gives what can
-    be read of it, and a warning."""
+    """None if Pillow must decode the bytes, as for four colours. A damaged file is decoded as far
+    as possible, with a warning."""
     try:
         grey = _simplejpeg().decode_jpeg_header(data)[2] == "Gray" if color < 0 else color == 0
         image = _jpeg_pixels(data, grey, reduce_to, strict=True)

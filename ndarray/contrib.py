@@ -17,41 +17,38 @@ from .contrib_update import (  # noqa: F401 - offered from here
     multi_mp_adamw_update,
     multi_mp_lamb_update,
 )
+from .invoke import is_symbol
 from .namespaces import derive
 from .ndarray import NDArray
-from .nesting import NotNested, flatten, pair, regroup
+from .nesting import NotNested, flatten, pair, unflatten
 
 
 def _symbolic(*values):
-    """sym.contrib where one of the (nested) values is a Symbol: a forward is being traced."""
+    """sym.contrib if one of the (nested) values is a Symbol: a forward is being traced."""
     stack = list(values)
     while stack:
         v = stack.pop()
         if isinstance(v, (list, tuple)):
             stack += v
-        elif hasattr(v, "_compose_operator") and not isinstance(v, NDArray):
+        elif is_symbol(v):
             return hooks.get("loops of symbols")
     return None
 
 
-def _leaf(x):
-    return ([x], 0) if isinstance(x, NDArray) else None
-
-
-def _flatten(value, what: str):
+def _flatten(value, what: str) -> tuple[list, Any]:
     """(arrays, form) of arrays in nested lists."""
 
-    def refuse(x):
-        return NotNested(f"{what} must be (nested) list of NDArray, got {type(x).__name__}")
+    def refuse(x, leaves):
+        raise NotNested(f"{what} must be (nested) list of NDArray, got {type(x).__name__}")
 
-    return flatten(value, _leaf, refuse)
+    return flatten(value, NDArray, refuse)
 
 
 def foreach(body: Callable, data, init_states) -> tuple:
     """Calls body(slice of data, states) -> (outputs, new states) for every slice along axis 0.
 
     data, init_states: an NDArray or nested lists of them. Returns (outputs stacked along axis 0,
-    the last states). Without slices the outputs are [] and the states those given.
+    the last states). Without slices the outputs are [] and the states are unchanged.
     """
     symbolic = _symbolic(data, init_states)
     if symbolic is not None:
@@ -60,13 +57,13 @@ def foreach(body: Callable, data, init_states) -> tuple:
     _flatten(init_states, "init_states")
     if not flat:
         raise InvalidValue("foreach: data must hold at least one array")
-    states, rows, out_form = init_states, [], []
+    states, rows, out_form = init_states, [], ()
     for i in range(flat[0].shape[0]):
-        found = body(regroup([d[i] for d in flat], form), states)
+        found = body(unflatten(form, [d[i] for d in flat]), states)
         outs, states = pair(found, "foreach: body", "outputs, states")
         row, out_form = _flatten(outs, "an output of body")
         rows.append(row)
-    return regroup([functions.stack(*column) for column in zip(*rows)], out_form), states
+    return unflatten(out_form, [functions.stack(*column) for column in zip(*rows)]), states
 
 
 def while_loop(cond: Callable, func: Callable, loop_vars, max_iterations=None) -> tuple:
@@ -87,7 +84,7 @@ def while_loop(cond: Callable, func: Callable, loop_vars, max_iterations=None) -
     alone = isinstance(loop_vars, NDArray)
     values = [loop_vars] if alone else loop_vars
     rows: list[list[NDArray]] = []
-    out_form: Any = []
+    out_form: Any = ()
     while len(rows) < limit and _scalar(cond(*values), bool, "Return value of cond"):
         outs, after = pair(func(*values), "while_loop: func", "outputs, loop_vars")
         after = (
@@ -101,7 +98,7 @@ def while_loop(cond: Callable, func: Callable, loop_vars, max_iterations=None) -
         if len(row) != len(rows[0]):
             raise InvalidValue("Number of elements in step_output should be the same in each step")
     stacked = [_padded(column, limit, k) for k, column in enumerate(zip(*rows), 1)]
-    return regroup(stacked, out_form), values[0] if alone else values
+    return unflatten(out_form, stacked), values[0] if alone else values
 
 
 def _padded(column, limit: int, k: int) -> NDArray:

@@ -10,7 +10,7 @@ from .ndarray import NDArray
 
 
 def _scale(rescale_grad, like: NDArray) -> NDArray:
-    """rescale_grad as the operators take it: an array of one number. 0, inf and nan skip the
+    """rescale_grad as an array of one number, which the operators take. 0, inf and nan skip the
     update."""
     if isinstance(rescale_grad, NDArray):
         return rescale_grad.as_in_context(like.context)

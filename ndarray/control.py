@@ -4,8 +4,8 @@ that one kernel runs on slices of the arrays. Their gradients are loops and bran
     loop.py    inputs (data, states, the rest) -> stacked outputs, final states | hidden outputs
     branch.py  inputs                          -> outputs                      | hidden outputs
 
-Hidden outputs are what the gradient reads: results of every iteration, the number of iterations,
-the branch that was taken. A program computes them only if they are read.
+Hidden outputs are values that the gradient reads: results of every iteration, the number of
+iterations, the branch that was taken. A program computes them only if they are read.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class Part:
         self.outputs, self.variables, self.at = list(outputs), list(variables), list(at)
 
     def typed(self, ins: Sequence[Type], train: bool) -> Part:
-        """The part with types. ins: of the operator's inputs, as the part sees them."""
+        """The typed part. ins: types of the operator's inputs, as the part sees them."""
         types = {v.node: ins[i]._replace(layout="") for v, i in zip(self.variables, self.at)}
         values = typed_graph([*self.outputs, *self.variables], types, train)
         n = len(self.outputs)
         return Part(values[:n], values[n:], self.at)
 
     def fill(self, ins: list[Type | None]) -> list[Type | None]:
-        """Learns unknown types of inputs, in place; returns the types of the outputs."""
+        """Infers unknown types of inputs, in place; returns the types of the outputs."""
         known = {v.node: t for v, i in zip(self.variables, self.at) if (t := ins[i]) is not None}
         found = Inference(
             [*self.outputs, *self.variables],
@@ -61,7 +61,7 @@ class Part:
         return [found.type(v) for v in self.outputs]
 
     def must_stay(self, name: str, device: Context) -> None:
-        """Raises DeviceError where the graph copies to another device than it runs on: its program
+        """Raises DeviceError if the graph copies to a device other than its own: its program
         runs inside one operation, whose memory is on one device."""
         for node in topological(self.outputs):
             target = node.op is TO_DEVICE and node.attrs["ctx"]
@@ -103,7 +103,7 @@ class Backward(NamedTuple):
 
 
 def backward_of(part: Part) -> Backward:
-    """The gradient of a typed part; nothing of the forward graph is computed again."""
+    """The gradient of a typed part; without recomputing the forward graph."""
     forward = set(topological(part.outputs)) | {v.node for v in part.variables}
     dys = {i: variable(f"dy{i}", v.type) for i, v in enumerate(part.outputs)}
     found = gradient(part.outputs, list(dys.values()), part.variables)
@@ -124,7 +124,7 @@ def zeros_like(v: Value) -> Value:
 
 
 def all_grads(F, dys, ys) -> list:
-    """Gradients of all outputs: zeros where there is none."""
+    """Gradients of all outputs, zeros if missing."""
     return [
         F._zeros(shape=y.shape, dtype=dtype_name(y.dtype)) if d is None else d
         for d, y in zip(dys, ys)
@@ -140,10 +140,10 @@ def nbytes(t: Type) -> int:
 
 
 def part_fields(program: Program, sources: Sequence[tuple[int, int, int]], keep: list) -> dict:
-    """A pl_part. sources: (kind, number, bytes of a slice) of the variables; keep: gets what it
-    points to."""
+    """A pl_part. sources: (kind, number, bytes of a slice) of the variables; keep: a list that
+    keeps the referenced memory alive."""
     constant_arrays = list(program.constants)
-    if program.prepack is not None:  # of constants alone: nothing else is stable in a body
+    if program.prepack is not None:  # only of constants: other values change between iterations
         constant_arrays += program.prepack.results((), -1)
     for a in constant_arrays:
         a.wait_to_read()
@@ -173,9 +173,9 @@ def ints(values: Sequence[int], keep: list, kind: str = "int32_t[]") -> Any:
 
 
 class Control:
-    """What loops and branches share: a record for each way of running them.
+    """The common base of loops and branches: a record for each way of running them.
 
-    graphs: the parts as files have them, params: text parameters; for the user's operators only.
+    graphs: the parts as stored in files, params: text parameters; for the user's operators only.
     """
 
     parts: list[Part]
@@ -191,7 +191,7 @@ class Control:
 
     def _operator(self, keeps: bool | None = None, tier: int = 0, n_all: int = 0) -> Operator:
         """The record. keeps: does it compute what the gradient reads? None: in training. n_all:
-        how many outputs are visible, where not n_out."""
+        the number of visible outputs, if not n_out."""
 
         def keeping(train):
             return train if keeps is None else keeps
@@ -235,13 +235,12 @@ def _no_reference(*_, **__):
 
 
 def native_of(function: str, struct: str, fields: dict, programs, keep: list, times: int) -> Native:
-    plans = [p for program in programs for p in program.plans]
     return Native(
         function,
         (struct, fields),
         cost_us=0.3 + times * sum(p.cost_us for p in programs),
-        openmp=any(p.openmp for p in plans),
+        openmp=any(p.openmp for p in programs),
         owner=(programs, keep),
-        can_fail=any(p.can_fail for p in plans),
-        python=True,  # its bodies may run references
+        can_fail=any(p.can_fail for p in programs),
+        python=True,  # its bodies may run reference functions
     )

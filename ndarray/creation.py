@@ -1,5 +1,4 @@
-"""Creation functions of nd: array, zeros, ones, full, empty, arange, linspace, eye and their
-kin."""
+"""Creation functions of nd: array, zeros, ones, full, empty, arange, linspace, eye and others."""
 
 from __future__ import annotations
 
@@ -11,11 +10,10 @@ import numpy as np
 
 from ..engine import Context, current_context
 from ..engine.error import InvalidType, InvalidValue, MXNetError
-from ..engine.recent import Recent
-from ..kernels.plan import make_plan
 from ..kernels.record import dtype_name, lookup, several
 from ..kernels.spec import spec
-from .invoke import MAX_KEYS, SPARSE, invoke, run
+from .invoke import SPARSE, invoke
+from .launch import Plans, run
 from .ndarray import NDArray, empty_like_spec, from_memory
 
 __all__ = [
@@ -37,14 +35,13 @@ __all__ = [
 
 
 def array(source_array, ctx=None, dtype=None) -> NDArray:
-    """An NDArray with a copy of the values of anything NumPy understands; texts and objects become
-    what Python's float() makes of them, None among others nan.
+    """An NDArray with a copy of the values of anything NumPy understands; strings and objects are
+    converted by Python's float(), None to nan.
 
     dtype: default float32; the source's own when it is an NDArray.
     """
-    if hasattr(source_array, "_call_operator") or type(source_array).__module__.startswith(
-        "scipy.sparse"
-    ):
+    sparse = isinstance(source_array, NDArray) and source_array._spec.stype != "default"
+    if sparse or type(source_array).__module__.startswith("scipy.sparse"):
         return SPARSE["array"](source_array, ctx, dtype)
     if isinstance(source_array, NDArray):
         name = dtype_name(dtype) if dtype is not None else source_array._spec.dtype
@@ -95,13 +92,13 @@ def _device(ctx) -> Context:
 
 
 def empty(shape, ctx=None, dtype=None, stype=None) -> NDArray:
-    """Uninitialised memory; of a sparse storage type, nothing is stored."""
+    """Uninitialised memory; for a sparse storage type, an empty array."""
     if stype not in (None, "default"):
         return SPARSE["empty"](stype, shape, ctx, dtype)
     return empty_like_spec(spec(_shape(shape), dtype_name(dtype or "float32"), _device(ctx)))
 
 
-_plans = Recent(MAX_KEYS)  # by operator, shape, dtype and device
+_plans = Plans()  # by operator, shape, dtype and device
 
 
 def _create(name: str, shape, ctx, dtype, out, value=None) -> NDArray:
@@ -117,13 +114,10 @@ def _create(name: str, shape, ctx, dtype, out, value=None) -> NDArray:
     attrs = {"shape": _shape(shape), "dtype": dtype_name(dtype or "float32")}
     if value is not None:
         attrs["value"] = value
-    op = lookup(name)
     if out is not None or key is None or type(shape) is not tuple:
-        return invoke(op, (), attrs, out, ctx)
-    plan = make_plan(op, op.parse(attrs), (), _device(ctx))
-    if all([type(n) is int for n in shape]):
-        _plans[key] = plan
-    return run(plan, (), scalars)
+        return invoke(lookup(name), (), attrs, out, ctx)
+    plans = _plans if all([type(n) is int for n in shape]) else None
+    return invoke(lookup(name), (), attrs, None, _device(ctx), plans, key)
 
 
 def zeros(shape, ctx=None, dtype=None, stype=None, out=None, **_) -> NDArray:
@@ -139,7 +133,7 @@ def ones(shape, ctx=None, dtype=None, out=None, **_) -> NDArray:
 
 
 def full(shape, val, ctx=None, dtype="float32", out=None) -> NDArray:
-    """`val` in every place."""
+    """An array filled with `val`."""
     try:
         val = float(val)
     except (TypeError, ValueError):
@@ -218,8 +212,8 @@ def histogram(a: NDArray, bins=10, range=None) -> tuple[NDArray, NDArray]:
 
 
 def moveaxis(tensor: NDArray, source, destination) -> NDArray:
-    """Moves axes to other places; the others keep their order. Raises ValueError for axes that are
-    not there."""
+    """Moves axes to other positions; the others keep their order. Raises ValueError for axes that
+    do not exist."""
     n = tensor.ndim
     moves = []
     for name, axes in (("source", source), ("destination", destination)):
@@ -247,8 +241,8 @@ def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
 
 
 def split_v2(ary: NDArray, indices_or_sections, axis=0, squeeze_axis=False) -> Any:
-    """Parts of an array along an axis: that many equal ones, or cut at the given indices. Raises
-    ValueError where they cannot be equal."""
+    """Splits an array along an axis into equal parts, or at the given indices. Raises ValueError if
+    equal parts are impossible."""
     if hasattr(indices_or_sections, "__index__"):
         if indices_or_sections < 1 or ary.shape[axis] % indices_or_sections:
             raise InvalidValue(

@@ -1,4 +1,4 @@
-"""Operators whose result depends on what the bytes hold: _cvimdecode, _cvimread, _imdecode."""
+"""Operators whose result shape depends on the bytes: _cvimdecode, _cvimread, _imdecode."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _cvimdecode(buf, flag=1, to_rgb=True, out=None) -> NDArray:
         flag: 1 three channels, 0 grey: one channel.
         to_rgb: red, green, blue; False: blue, green, red.
         out: an array of the image's shape to write.
-    Raises: MXNetError when the bytes are no image.
+    Raises: MXNetError if the bytes are not an image.
     """
     data = _bytes_of(buf)
     if not data:
@@ -78,7 +78,7 @@ def imdecode(str_img, clip_rect=(0, 0, 0, 0), out=None, index=0, channels=3, mea
     """Encoded bytes -> (C, H, W) float32; older than `mx.image.imdecode`.
 
     Args:
-        clip_rect: (x0, y0, x1, y1), the part wanted; all zero: everything.
+        clip_rect: (x0, y0, x1, y1), the region to return; all zero: everything.
         out: (C, H, W), or (N, C, H, W) whose entry `index` is written.
         channels: 3, or 1: grey.
         mean: subtracted, (C, H, W).
@@ -102,5 +102,5 @@ def imdecode(str_img, clip_rect=(0, 0, 0, 0), out=None, index=0, channels=3, mea
 
 
 def _imdecode(mean, index, x0, y0, x1, y1, c, size, str_img, out=None) -> NDArray:
-    """`imdecode` with its arguments apart; size: the number of bytes."""
+    """`imdecode` with separate arguments; size: the number of bytes."""
     return imdecode(str_img[:size], (x0, y0, x1, y1), out, index, c, mean)

@@ -70,8 +70,8 @@ def _pointer(capsule, name: bytes) -> int | None:
 
 
 def capsule_of(array: NDArray) -> Any:
-    """A capsule on the memory of an array on a GPU; waits until it is computed, and nobody writes
-    it. Later operations do not wait for the other library, nor it for them."""
+    """A capsule on the memory of an array on a GPU; waits for its pending writes. Later operations
+    and the other library do not wait for each other."""
     array.wait_to_write()
     array.wait_to_read()
     lib.pl_array_expose(array._handle)
@@ -89,7 +89,7 @@ def capsule_of(array: NDArray) -> Any:
 
 
 class _Foreign:
-    """Memory of another library, which gets it back with this object."""
+    """Memory of another library, released when this object is freed."""
 
     def __init__(self, managed: Managed):
         self._managed = managed
@@ -108,18 +108,18 @@ def device_of(capsule) -> Context | None:
 def array_of(producer: Any) -> NDArray:
     """An NDArray on the memory of a capsule, or of anything with __dlpack__, on a GPU.
 
-    Raises InvalidType for dtypes that we do not have, MXNetError for memory that is not contiguous,
-    DeviceError for a GPU that we cannot use.
+    Raises InvalidType for unsupported dtypes, MXNetError for non-contiguous memory, DeviceError for
+    an unusable GPU.
     """
     capsule = producer
     if hasattr(producer, "__dlpack__"):
         kind, number = producer.__dlpack_device__()
         _usable(kind, number)
-        stream = lib.pl_gpu_compute_stream(number)  # it waits for what the producer has to do
+        stream = lib.pl_gpu_compute_stream(number)  # the producer waits for its pending work
         capsule = producer.__dlpack__(stream=int(ffi.cast("uintptr_t", stream)))
     address = _pointer(capsule, NAME)
     if address is None:
-        raise InvalidType("from_dlpack: the capsule was used before or is no DLPack capsule")
+        raise InvalidType("from_dlpack: the capsule was used before or is not a DLPack capsule")
     managed = Managed.from_address(address)
     t = managed.tensor
     device = _usable(*t.device)
@@ -152,7 +152,7 @@ def array_of(producer: Any) -> NDArray:
     )
     if not handle:
         callback.drop(kept)
-        raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
+        raise OutOfMemory(ffi.string(lib.pl_error_message()).decode())
     return make(handle, s)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..engine.error import MXNetError, compose
 from . import autograd
+from .invoke import is_symbol
 from .ndarray import NDArray, check_nd, state
 from .tape import record, shadow
 
@@ -20,7 +21,7 @@ class Function:
 
     forward(*inputs) computes the outputs from NDArrays, unrecorded. backward(*output gradients)
     returns a gradient for each input (None: zero). Both see the attributes of the instance;
-    `save_for_backward(*arrays)` keeps arrays for backward, which finds them in `saved_tensors`.
+    `save_for_backward(*arrays)` stores arrays for backward, in `saved_tensors`.
     With create_graph, backward itself is recorded.
 
     >>> class Sigmoid(autograd.Function):
@@ -42,7 +43,7 @@ class Function:
 
     @property
     def saved_tensors(self) -> tuple:
-        """What save_for_backward kept."""
+        """The arrays stored by save_for_backward."""
         return self._saved
 
     def __call__(self, *inputs):
@@ -54,8 +55,8 @@ class Function:
                 )
             )
         self._used = True
-        if any(hasattr(a, "_compose_operator") and not isinstance(a, NDArray) for a in inputs):
-            from .custom import traced_function  # only blocks that are traced need it
+        if any(is_symbol(a) for a in inputs):
+            from .custom_function import traced_function  # needed only by traced blocks
 
             return traced_function(self, inputs)
         with autograd.pause(train_mode=state.training):
@@ -71,8 +72,8 @@ class Function:
             check_nd(a, f"{name}: every input of a recorded Function")
         for r in results:
             check_nd(r, f"{name}: every output of forward")
-        # the user gets other objects than those that forward may have saved: no cycle from them
-        # through the tape
+        # the user gets different objects than forward may have saved, to avoid a cycle through the
+        # tape
         made = [shadow(r) for r in results]
         call = _Call(self, results, made)
         record(call, inputs, (), made)
@@ -90,7 +91,7 @@ class Function:
 
 
 class _Call:
-    """Stands on the tape where other nodes have a Plan."""
+    """Takes the place of a Plan in a tape node."""
 
     python = True
     saved = unread = ()
@@ -109,7 +110,7 @@ class _Call:
         """Gradients of the inputs. Called with recording on exactly if create_graph."""
         function, name = self.function, type(self.function).__name__
         kept = function._saved
-        if create_graph:  # outputs kept by forward stand on the tape now
+        if create_graph:  # outputs stored by forward are now on the tape
             function._saved = tuple(
                 (
                     autograd.with_entry(s, (node, self.saved_outputs[k]))

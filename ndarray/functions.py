@@ -9,81 +9,70 @@ from typing import Any
 
 from ..engine import missing
 from ..engine.error import MXNetError, did_you_mean
-from ..engine.recent import Recent
 from ..kernels import ops, precision  # noqa: F401  (ops fills the registry)
-from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, REQUIRED, Operator
 from ..kernels.signature import dynamic_names, make_function, static_names
-from ..kernels.traits import Eager, Part
+from ..kernels.traits import Part
+from . import creation
 from .creation import *  # noqa: F403
 from .custom import Custom  # noqa: F401
-from .invoke import MAX_KEYS, _device_of, invoke, makes_sparse, read_part, run
+from .invoke import invoke
+from .launch import Plans, run
 from .ndarray import NDArray, state
+from .parts import read_part
 
 NAN = float("nan")
+__all__ = [*creation.__all__, "Custom"]  # what nd offers beside the operators
 
 
 def operator_function(op: Operator, name: str) -> Callable[..., Any]:
     """The eager function of an operator: looks up its plan by the attributes as given and the
-    inputs' specs."""
+    inputs' specs; calls without one go by `invoke`."""
     static_keys, dynamic_keys = static_names(op), dynamic_names(op)
     lists = any(p.dynamic and str(p.kind).startswith("floats") for p in op.params)
-    train_aware, variadic, eager = op.train_aware, op.variadic, op.has(Eager)
-    found = op.trait(Part)
+    train_aware, variadic, found = op.train_aware, op.variadic, op.trait(Part)
     part = None if found is None else found.of
-    plans = Recent(MAX_KEYS)
+    plans = Plans()
 
     def call(inputs, static, dynamic, out, name, kwargs):
         while inputs and inputs[-1] is None and not variadic:
             inputs = inputs[:-1]
-        if not inputs or kwargs or eager or precision.used:
-            return slow(inputs, static, dynamic, out, kwargs)
-        try:
-            if part is not None and inputs[0].__class__ is NDArray:
-                return read_part(inputs[0], part(inputs[0]._spec.shape, *static), out)
-            lengths = (
-                tuple([len(d) if d.__class__ in (tuple, list) else 0 for d in dynamic])
-                if lists
-                else ()
-            )
-            key = (static, state.training if train_aware else lengths, *[a._spec for a in inputs])
-            plan = plans[key]
-        # a list among the attributes, an input that is no array, a value that `parse` refuses
-        except (TypeError, AttributeError, ValueError) as error:
-            if isinstance(error, MXNetError):
-                raise
-            return slow(inputs, static, dynamic, out, kwargs)
-        if plan is None:
-            plan = first(key, inputs, static, dynamic)
-            if plan is None:  # a sparse array
-                return slow(inputs, static, dynamic, out, kwargs)
-        if not dynamic:
-            return run(plan, inputs, (), out)
-        try:
-            return run(plan, inputs, numbers(dynamic, lists), out)
-        except TypeError as error:  # one is no number: perhaps a text that is
-            if isinstance(error, MXNetError):
-                raise
-            return slow(inputs, static, dynamic, out, kwargs)
-
-    def first(key, inputs, static, dynamic):
-        full = op.parse(attributes(inputs, static, dynamic, {}))
-        if train_aware:
-            full["train"] = state.training
-        if makes_sparse(full) or any([hasattr(a, "_call_operator") for a in inputs]):
-            return None
-        plan = make_plan(op, full, [a._spec for a in inputs], _device_of(op, inputs, None))
-        if plan.pending is None:
-            plans[key] = plan
-        return plan
-
-    def slow(inputs, static, dynamic, out, kwargs):
+        plan = key = None
+        if inputs and not kwargs and not precision.used:
+            try:
+                if part is not None and inputs[0].__class__ is NDArray:
+                    return read_part(inputs[0], part(inputs[0]._spec.shape, *static), out)
+                lengths = (
+                    tuple([len(d) if d.__class__ in (tuple, list) else 0 for d in dynamic])
+                    if lists
+                    else ()
+                )
+                key = (
+                    static,
+                    state.training if train_aware else lengths,
+                    *[a._spec for a in inputs],
+                )
+                plan = plans[key]
+            # a list among the attributes, an input that is no array, a value that `parse` refuses
+            except (TypeError, AttributeError, ValueError) as error:
+                if isinstance(error, MXNetError):
+                    raise
+                key = None
+        if plan is not None:
+            if not dynamic:
+                return run(plan, inputs, (), out)
+            try:
+                return run(plan, inputs, numbers(dynamic, lists), out)
+            except TypeError as error:  # one is no number: perhaps a text that is
+                if isinstance(error, MXNetError):
+                    raise
         ctx = kwargs.pop("ctx", None) if "ctx" not in op.param_index else None
         for alias, index in ((n, i) for i, n in enumerate(op.inputs) if n in kwargs):
             inputs = (*inputs[:index], kwargs.pop(alias), *inputs[index + 1 :])
-        if not op.variadic:
+        if not variadic:
             inputs = [a for a in inputs if a is not None]
-        return invoke(op, inputs, attributes(inputs, static, dynamic, kwargs), out, ctx)
+        attrs = attributes(inputs, static, dynamic, kwargs)
+        return invoke(op, inputs, attrs, out, ctx, plans if key is not None else None, key)
 
     def attributes(inputs, static, dynamic, kwargs):
         attrs = dict(zip(static_keys, static)) | dict(zip(dynamic_keys, dynamic)) | kwargs
@@ -127,4 +116,4 @@ def __getattr__(name: str):
 
 
 def __dir__():
-    return sorted({*globals(), *(n for n in REGISTRY if not n.startswith("_"))})
+    return sorted({*__all__, *(n for n in REGISTRY if not n.startswith("_"))})

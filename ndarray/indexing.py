@@ -1,7 +1,7 @@
-"""Indexing: x[key] and x[key] = value. Basic keys give views of the memory where they can, arrays
-of indices copies.
+"""Indexing: x[key] and x[key] = value. Basic keys give views where possible, arrays of indices give
+copies.
 
-A key is taken apart into items, one for each axis of the array and one for each new axis. Boolean
+A key is parsed into items, one for each axis of the array and one for each new axis. Boolean
 arrays and True count as the integers 0 and 1, as in MXNet. An element is an array of shape (1,), as
 in MXNet.
 """
@@ -10,192 +10,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from operator import index as as_int
-from typing import NamedTuple
 
 import numpy as np
 
 from ..engine import lib
-from ..engine.error import InvalidType, InvalidValue, MXNetError, compose
-from ..engine.recent import Recent
+from ..engine.error import InvalidType
 from ..kernels.plan import Plan, make_plan
 from ..kernels.record import lookup
-from ..kernels.shapes import strides
 from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, Spec, spec
-from .invoke import MAX_KEYS, copy_into, invoke, launch, part_plan, read_part, write_part
+from .index_keys import (
+    NEW_AXIS,
+    OutOfBounds,
+    Part,
+    ShapeMismatch,
+    Span,
+    as_python,
+    is_basic,
+    parse,
+    part_of,
+)
+from .invoke import invoke
+from .launch import Plans, copy_into, launch
 from .ndarray import NDArray, from_memory, make, state
-from .tape import record, spent
+from .parts import part_plan, read_part, write_part
+from .tape import record, refuse_recorded
 
-NEW_AXIS = None
 MAX_PARTS = 4096
-EXACT_FLOAT = 2**53  # whole numbers beyond it do not survive the trip through a double
-
-
-class Span(NamedTuple):
-    """Part of one axis: `count` places from `start` on. An int key is a Span of one whose axis is
-    dropped."""
-
-    start: int
-    count: int  # type: ignore[assignment]  # tuples have a method of that name
-    step: int
-    dropped: bool = False
-
-
-class OutOfBounds(MXNetError, IndexError):
-    """A key outside the array, or with too many indices."""
-
-
-class ShapeMismatch(MXNetError, ValueError):
-    """Index arrays that do not broadcast, or a value that does not fit where it is assigned."""
-
-
-# ---- taking a key apart --------------------------------------------------------------------------
-
-
-def parse(key, shape: tuple[int, ...]) -> list:
-    """A key as items in order: Span, NEW_AXIS, or an array of indices (NumPy int64, or NDArray).
-
-    Raises IndexError for indices outside the shape, ValueError for keys of another kind.
-    """
-    keys = list(key) if type(key) is tuple else [key]
-    n_used = sum(k is not None and k is not Ellipsis for k in keys)
-    if n_used > len(shape):
-        raise OutOfBounds(f"too many indices ({n_used}) for array with {len(shape)} dimensions")
-    dots = [i for i, k in enumerate(keys) if k is Ellipsis]
-    if len(dots) > 1:
-        raise OutOfBounds("an index can only have a single Ellipsis ('...')")
-    at = dots[0] if dots else len(keys)
-    keys[at : at + 1] = [slice(None)] * (len(shape) - n_used)
-    items: list = []
-    axis = 0
-    for k in keys:
-        if k is None:
-            items.append(NEW_AXIS)
-        else:
-            items.append(_item(k, axis, shape[axis]))
-            axis += 1
-    return items
-
-
-def _item(k, axis: int, n: int):
-    if type(k) is slice:
-        start, stop, step = k.indices(n)
-        count = len(range(start, stop, step))
-        return Span(start, count, step) if count else Span(0, 0, 1)
-    if isinstance(k, NDArray):
-        if k._spec.dtype == "bool":
-            raise InvalidValue(
-                compose(
-                    "indexing: a boolean NDArray is no index in mx.nd, which has integer indices"
-                    " only",
-                    fix="nd.contrib.boolean_mask(x, mask), or nd.where",
-                )
-            )
-        return k
-    if isinstance(k, (list, tuple, range, np.ndarray)):
-        return _checked(_index_array(k), axis, n)
-    try:
-        i = as_int(k)
-    except TypeError:
-        raise InvalidValue(
-            f"indexing: NDArray does not support a key of type {type(k).__name__}: {k!r}"
-        ) from None
-    if not -n <= i < n:
-        raise OutOfBounds(f"index {i} is out of bounds for axis {axis} with size {n}")
-    return Span(i % n, 1, 1, True)
-
-
-def _index_array(k) -> np.ndarray:
-    if not isinstance(k, np.ndarray):
-        k = np.asarray([v.asnumpy() if isinstance(v, NDArray) else v for v in k])
-    if k.size == 0:
-        return k.astype(np.int64)
-    if k.dtype.kind not in "biuf":
-        raise InvalidValue(f"indexing: an array of indices must hold numbers, got dtype {k.dtype}")
-    return k.astype(np.int64)
-
-
-def _checked(k: np.ndarray, axis: int, n: int):
-    if k.size and not (-n <= k.min() and k.max() < n):
-        bad = k[(k < -n) | (k >= n)].flat[0]
-        raise OutOfBounds(f"index {bad} is out of bounds for axis {axis} with size {n}")
-    k = np.where(k < 0, k + n, k)
-    return Span(int(k), 1, 1, True) if k.ndim == 0 else k
-
-
-def _is_basic(items) -> bool:
-    return all(i is NEW_AXIS or type(i) is Span for i in items)
+EXACT_FLOAT = 2**53  # larger integers are not exact in a double
 
 
 # ---- basic keys ----------------------------------------------------------------------------------
-
-
-class Part(NamedTuple):
-    """What a basic key picks: the elements at + sum(i * step) of the array's memory, as an array of
-    `sizes`."""
-
-    sizes: tuple[int, ...]
-    steps: tuple[int, ...]
-    at: int
-
-    def is_contiguous(self) -> bool:
-        """Do its elements lie side by side, in their order?"""
-        whole = 1
-        for n, step in zip(reversed(self.sizes), reversed(self.steps)):
-            if n != 1 and step != whole:
-                return 0 in self.sizes
-            whole *= n
-        return True
-
-
-def _part_of(key, shape: tuple[int, ...]) -> Part | None:
-    """The Part of a key of ints, slices, None and ..., None for others and for wrong ones."""
-    keys = key if key.__class__ is tuple else (key,)
-    n_left = len(shape)
-    for k in keys:
-        if k.__class__ is slice or k.__class__ is int:
-            n_left -= 1
-        elif k is not None and k is not Ellipsis:
-            return None
-    if n_left < 0 or keys.count(Ellipsis) > 1:
-        return None
-    along = strides(shape)
-    sizes: list[int] = []
-    steps: list[int] = []
-    at = axis = 0
-    for k in keys:
-        if k.__class__ is slice:
-            start, stop, step = k.indices(shape[axis])
-            sizes.append(len(range(start, stop, step)))
-            steps.append(step * along[axis])
-            at += start * along[axis]
-            axis += 1
-        elif k is None:
-            sizes.append(1)
-            steps.append(0)
-        elif k is Ellipsis:
-            sizes += shape[axis : axis + n_left]
-            steps += along[axis : axis + n_left]
-            axis += n_left
-        else:
-            n = shape[axis]
-            if not -n <= k < n:
-                return None
-            at += k % n * along[axis]
-            axis += 1
-    sizes += shape[axis:]
-    steps += along[axis:]
-    if not sizes and shape:  # an element
-        return Part((1,), (0,), at)
-    return Part(tuple(sizes), tuple(steps), 0 if 0 in sizes else at)
-
-
-def _plain(item):
-    """An item of a basic key as Python writes it."""
-    if item is NEW_AXIS or item.dropped:
-        return item and item.start
-    stop = item.start + item.count * item.step
-    return slice(item.start, stop if stop >= 0 else None, item.step)
 
 
 def view(array: NDArray, name: str, attrs: dict) -> NDArray:
@@ -204,7 +48,7 @@ def view(array: NDArray, name: str, attrs: dict) -> NDArray:
     return seen(array, view_plan(array._spec, name, attrs))
 
 
-_view_plans = Recent(MAX_KEYS)
+_view_plans = Plans()
 
 
 def view_plan(s: Spec, name: str, attrs: dict) -> Plan:
@@ -257,7 +101,7 @@ def _basic_set(self, part: Part, value) -> None:
         return
     if part.is_contiguous():
         if _is_whole(part, self) and isinstance(value, NDArray):
-            # recorded: the array is the value from now on
+            # recorded: the array now is the value
             copy_into(_reshaped(value, self.shape), self)
             return
         target = _memory(self, part.at, part.sizes)
@@ -273,11 +117,11 @@ def _basic_set(self, part: Part, value) -> None:
 
 
 def _is_whole(part: Part, array: NDArray) -> bool:
-    """Is it all of an array, in its order?"""
+    """Is it the whole array, in row-major order?"""
     return prod(part.sizes) == array.size and part.is_contiguous()
 
 
-_fills = Recent(MAX_KEYS)
+_fills = Plans()
 
 
 def fill(target: NDArray, value: float) -> None:
@@ -291,7 +135,7 @@ def _fill_plan(s: Spec) -> Plan:
         op = lookup("_full")
         attrs = op.parse({"shape": s.shape, "value": 0.0, "dtype": s.dtype})
         plan = make_plan(op, attrs, (), s.device)
-        _fills[s] = plan
+        _fills.keep(s, plan)
     return plan
 
 
@@ -299,12 +143,12 @@ def _fill_plan(s: Spec) -> Plan:
 
 
 def _places(self, items) -> tuple[NDArray, tuple[int, ...], tuple[int, ...]]:
-    """Indices for gather_nd, (axes, ...), the shape they pick (last axes whole), and the shape of
-    the result.
+    """Indices for gather_nd, (axes, ...), the shape they select (trailing axes whole), and the
+    shape of the result.
 
-    Spans among arrays become arrays themselves. Dropped ones (ints) count as arrays when the place
-    of the broadcast axes is decided: where the arrays stand when they are neighbours, else in
-    front, as in NumPy.
+    Spans among arrays become arrays themselves. Dropped ones (ints) count as arrays for the
+    position of the broadcast axes: at the arrays' position if they are adjacent, else in front, as
+        in NumPy.
     """
     shape, device = self.shape, self._spec.device
     at = [
@@ -327,7 +171,7 @@ def _places(self, items) -> tuple[NDArray, tuple[int, ...], tuple[int, ...]]:
         for i, item in enumerate(items)
         if item is not NEW_AXIS and (i in arrays or item != Span(0, shape[axis_of[i]], 1))
     )
-    # of the picked part, and where each axis of the array stands in it
+    # shape of the selected part, and the position of each axis of the array in it
     result: list[int] = []
     final: list[int] = []
     position: dict[int, int] = {}
@@ -362,7 +206,7 @@ def _places(self, items) -> tuple[NDArray, tuple[int, ...], tuple[int, ...]]:
 
 
 def _stacked(parts, lead, device) -> NDArray:
-    if not prod(lead):  # nothing is picked, whatever the indices are
+    if not prod(lead):  # an empty selection, for any indices
         return from_memory(np.zeros((len(parts), *lead), np.int64), device)
     if not any(isinstance(v, NDArray) for v, _ in parts):
         host = np.stack(
@@ -453,7 +297,7 @@ def _fitted(value, shape, target: NDArray):
 
 
 def _is_number(value) -> bool:
-    """A real number that a double holds exactly, as far as the user wrote it."""
+    """Is it a real number that a double represents exactly?"""
     if isinstance(value, (int, np.integer)):
         return abs(int(value)) <= EXACT_FLOAT
     return isinstance(value, (float, np.floating, np.bool_))
@@ -480,8 +324,8 @@ def _numbers(value) -> np.ndarray:
 
 
 def _basic_part(items: list, shape: tuple[int, ...]) -> Part:
-    """The part that items without arrays name."""
-    part = _part_of(tuple(map(_plain, items)), shape)
+    """The part that items without arrays select."""
+    part = part_of(tuple(map(as_python, items)), shape)
     assert part is not None
     return part
 
@@ -501,10 +345,10 @@ def getitem(self: NDArray, key) -> NDArray:
             first, last, step = key.indices(shape[0])
             if step == 1 and first < last:
                 return _memory(self, first * prod(shape[1:]), (last - first, *shape[1:]))
-    part = _part_of(key, self.shape)
+    part = part_of(key, self.shape)
     if part is None:
         items = parse(key, self.shape)
-        if not _is_basic(items):
+        if not is_basic(items):
             return _advanced_get(self, items)
         part = _basic_part(items, self.shape)
     return _basic_get(self, part)
@@ -513,13 +357,13 @@ def getitem(self: NDArray, key) -> NDArray:
 def setitem(self: NDArray, key, value) -> None:
     """x[key] = value; the value broadcasts and is converted to x's dtype.
 
-    Raises IndexError, ValueError or TypeError with x as it was, and MXNetError for arrays that
-    autograd has recorded.
+    Raises IndexError, ValueError or TypeError and leaves x unchanged, and MXNetError for arrays
+    that autograd has recorded.
     """
-    part = _part_of(key, self.shape)
+    part = part_of(key, self.shape)
     if part is None:
         items = parse(key, self.shape)
-        if not _is_basic(items):
+        if not is_basic(items):
             refuse_recorded(self, value)
             return _advanced_set(self, items, value)
         part = _basic_part(items, self.shape)
@@ -527,36 +371,8 @@ def setitem(self: NDArray, key, value) -> None:
     _basic_set(self, part, value)
 
 
-def refuse_recorded(target: NDArray, value=None, whole: bool = False) -> None:
-    """Raises MXNetError for writes that would make gradients wrong: into a taped array, or of one
-    into a part."""
-    if not state.recording:
-        return
-    if target._tape is not None and not spent(target._tape):
-        raise MXNetError(
-            compose(
-                "Assigning to NDArrays that are already in a computational graph will cause"
-                " undefined behavior when evaluating gradients",
-                fix="write y = x + 1 instead of x += 1, or assign outside autograd.record()",
-            )
-        )
-    if (
-        not whole
-        and isinstance(value, NDArray)
-        and value._tape is not None
-        and not spent(value._tape)
-    ):
-        raise MXNetError(
-            compose(
-                "Inplace operations (+=, -=, x[:]=, etc) are not supported when recording with"
-                " autograd: a recorded array cannot be written into part of another",
-                fix="build the array with nd.concat, nd.stack or nd.where",
-            )
-        )
-
-
 def iterate(self: NDArray) -> Iterator[NDArray]:
-    """Views of the first axis, one after the other. Raises TypeError for a 0-d array."""
+    """Iterates over views along the first axis. Raises TypeError for a 0-d array."""
     if not self.shape:
         raise InvalidType("iteration over a 0-d array")
     return (self[i] for i in range(self.shape[0]))

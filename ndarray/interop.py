@@ -23,7 +23,7 @@ ENTERED_BY_US = (b"dltensor", b"dltensor_versioned")
 
 
 class _Memory:
-    """An array's memory as NumPy sees it; keeps the array alive, without its place on the tape."""
+    """An array's memory for NumPy; keeps the array alive, without its tape entry."""
 
     def __init__(self, array: NDArray):
         lib.pl_array_expose(array._handle)
@@ -57,7 +57,8 @@ def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None
     writes it.
 
     Later operations of plait on the array do not wait for the other library, nor it for them.
-    A read-only array is lent with DLPack 1.0's mark where max_version allows it, else copied.
+    A read-only array is exported with DLPack 1.0's read-only flag if max_version allows it, else
+    copied.
     Raises BufferError for bfloat16, for another device, or with a stream.
     """
     if not self._spec.device.on_host:
@@ -67,7 +68,7 @@ def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None
     self.wait_to_write()
     self.wait_to_read()
     if not self.writable and (max_version is None or max_version[0] < 1) and copy is not False:
-        self = self.copy()  # an old capsule cannot say that it must not be written
+        self = self.copy()  # an old capsule has no read-only flag
         self.wait_to_read()
     return _shared(self).__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
 
@@ -78,8 +79,8 @@ def __dlpack_device__(self) -> tuple[int, int]:
 
 
 def to_dlpack_for_read(data: NDArray) -> Any:
-    """A DLPack capsule to read from; waits until the contents are computed. Of a read-only array it
-    is one on a copy: the other library could write it."""
+    """A DLPack capsule to read from; waits until the contents are computed. A read-only array is
+    copied, because the other library could write to it."""
     if not data._spec.device.on_host:
         return dlpack_.capsule_of(data)
     data = data if data.writable else data.copy()
@@ -88,8 +89,8 @@ def to_dlpack_for_read(data: NDArray) -> Any:
 
 
 def to_dlpack_for_write(data: NDArray) -> Any:
-    """A DLPack capsule to write to; waits until nobody reads or writes the array. Raises ValueError
-    for a read-only array."""
+    """A DLPack capsule to write to; waits for pending reads and writes of the array. Raises
+    ValueError for a read-only array."""
     if not data._spec.device.on_host:
         return dlpack_.capsule_of(data)
     if not data.writable:
@@ -105,7 +106,7 @@ def __array__(self, dtype=None, copy=None) -> np.ndarray:
     if copy is False:
         raise InvalidValue(
             compose(
-                "an NDArray cannot be seen by NumPy without a copy",
+                "NumPy cannot access an NDArray without a copy",
                 fix="np.from_dlpack(x) shares the memory",
             )
         )
@@ -117,7 +118,7 @@ def __array__(self, dtype=None, copy=None) -> np.ndarray:
 
 
 class _Capsule:
-    """A bare capsule as NumPy's from_dlpack wants it."""
+    """Wraps a bare capsule for NumPy's from_dlpack."""
 
     def __init__(self, capsule):
         self.capsule = capsule
@@ -137,22 +138,22 @@ def from_dlpack(dlpack) -> NDArray:
     """An NDArray on the memory of another library's array (anything with __dlpack__), or of a
     capsule.
 
-    Memory that is read-only, not contiguous or not aligned is copied. The other array stays alive
-    as long as the NDArray needs it. Raises TypeError for other objects and used capsules,
-    DeviceError for arrays that are not on the CPU.
+    Memory that is read-only, not contiguous or not aligned is copied. The other array is kept alive
+    while the NDArray uses it. Raises TypeError for other objects and used capsules, DeviceError for
+    arrays that are not on the CPU.
     """
     writable = False
     if _is_capsule(dlpack):
         name = _capsule_name(dlpack)
         if name not in ENTERED_BY_US:
             raise InvalidType(
-                "from_dlpack: the capsule was used before or is no DLPack capsule (its name is"
+                "from_dlpack: the capsule was used before or is not a DLPack capsule (its name is"
                 f" {name!r})"
             )
         device = dlpack_.device_of(dlpack)
         if device is not None and not device.on_host:
             return dlpack_.array_of(dlpack)
-        # old capsules have no read-only mark
+        # old capsules have no read-only flag
         producer, writable = _Capsule(dlpack), name == b"dltensor"
     elif hasattr(dlpack, "__dlpack__"):
         producer = dlpack
@@ -189,11 +190,11 @@ def from_numpy(ndarray, zero_copy: bool = True, array_cls=NDArray) -> NDArray:
     """An NDArray of a NumPy array's dtype; with zero_copy on its memory, which NumPy must not write
     any more. It is on the current device, or on cpu(0) where that cannot read the memory.
 
-    The NumPy array becomes read-only with zero_copy, as in MXNet. Where it was read-only before (a
-    memory-mapped file, bytes), the NDArray is too: what would write it raises ValueError.
+    The NumPy array becomes read-only with zero_copy, as in MXNet. If it was read-only before (a
+    memory-mapped file, bytes), the NDArray is too, and writing to it raises ValueError.
 
-    Raises ValueError when zero_copy is asked for an array that is not C-contiguous, not aligned, or
-    of the other byte order.
+    Raises ValueError if zero_copy is requested for an array that is not C-contiguous, not aligned,
+    or of the other byte order.
     """
     if not isinstance(ndarray, np.ndarray):
         raise InvalidType(f"from_numpy: needs a numpy.ndarray, got {type(ndarray).__name__}")
@@ -221,20 +222,20 @@ def from_numpy(ndarray, zero_copy: bool = True, array_cls=NDArray) -> NDArray:
 
 
 def _borrowable(values: np.ndarray) -> bool:
-    """Can our kernels work on this memory as it is?"""
+    """Can our kernels use this memory directly?"""
     f = values.flags
     return f.c_contiguous and f.aligned and values.dtype == NUMPY_DTYPES[dtype_name(values.dtype)]
 
 
 def _wrapped(values: np.ndarray, device: Context, owner) -> NDArray:
-    """An NDArray on `values`' memory; the core lets go of `owner` when the last user of the memory
-    is done."""
+    """An NDArray on `values`' memory; the core releases `owner` after the last use of the
+    memory."""
     number = callback.keep(owner)
     data = ffi.cast("void *", values.ctypes.data)
     handle = lib.pl_array_wrap(data, values.nbytes, callback.RELEASE, callback.pointer_to(number))
     if not handle:
         callback.drop(number)
-        raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
+        raise OutOfMemory(ffi.string(lib.pl_error_message()).decode())
     return make(handle, spec(values.shape, dtype_name(values.dtype), device))
 
 

@@ -1,4 +1,4 @@
-"""Indexing keys, as mx.nd offers them: written out, their kind, and the shape of gather_nd."""
+"""MXNet's functions on index keys: expansion, dispatch code, and the shape of gather_nd."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import numpy as np
 from ..engine.error import InvalidIndex, InvalidValue
 from .ndarray import NDArray
 
-BASIC, ADVANCED, EMPTY_TUPLE = 0, 1, 2  # what get_indexing_dispatch_code tells
+BASIC, ADVANCED, EMPTY_TUPLE = 0, 1, 2  # results of get_indexing_dispatch_code
 
 
 def indexing_key_expand_implicit_axes(key, shape) -> tuple:
-    """A key with `...` and missing axes written out, and boolean masks as whole numbers.
+    """A key with `...` and missing axes expanded, and boolean masks as integers.
 
     >>> indexing_key_expand_implicit_axes(np.s_[0, ...], (3, 4))
     (0, slice(None, None, None))

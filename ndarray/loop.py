@@ -47,10 +47,10 @@ class Loop(Control):
     """`for` or `while`: the body's first n_stacked outputs are stacked, the others are the next
     states.
 
-    data: numbers of the inputs of which an iteration reads a slice. states: numbers of the inputs
-    that are the first states. length: how many iterations at most; None: as long as the data are.
-    test: a part, the loop goes on while its output is true. count_at: the input that tells the
-    number of iterations. reverse: the last slice first.
+    data: indices of the inputs of which an iteration reads a slice. states: indices of the inputs
+        that are the initial states. length: the maximum number of iterations; None: the length of
+        the data. test: a part; the loop continues while its output is true. count_at: the input
+        that holds the number of iterations. reverse: the last slice first.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class Loop(Control):
             order = [*range(n), *range(m, m + len(hidden)), *range(n, m)]
             return shown.grad(F, [dys[i] for i in order], xs, [ys[i] for i in order], train)
         dys = all_grads(F, dys, ys)
-        if len(ys) == self.n_out:  # what is needed was not kept
+        if len(ys) == self.n_out:  # a required value was not stored
             n_all = self.n_out + len(typed.hidden) + (self.test is not None)
             made = F.apply(self.operator(True, 0, n_all), list(xs), {})
             ys = made if isinstance(made, (list, tuple)) else [made]
@@ -260,8 +260,8 @@ class Loop(Control):
         )
 
     def _gradient_loop(self, ins: Sequence[Type], typed: _TypedLoop):
-        """(the loop that computes the gradients, where its inputs come from, which output is the
-        gradient of an input, and what is computed of all iterations at once: see `late_sum`)."""
+        """(the loop that computes the gradients, the sources of its inputs, which output is the
+        gradient of an input, and what is computed for all iterations at once: see `late_sum`)."""
         body, back, n = typed.body, typed.back, self.n_stacked
         places = {v: k for k, v in enumerate(body.outputs[:n])}
         places |= {v: self.n_out + k for k, v in enumerate(typed.hidden) if v not in places}
@@ -294,7 +294,7 @@ class Loop(Control):
         grad_of = {i: g for i, g in zip(body.at, back.grads) if g is not None}
         outputs = [grad_of[i] for i in self.data if i in grad_of]
         targets = {i: k for k, i in enumerate(i for i in self.data if i in grad_of)}
-        # slices that lie in memory already; with a count, rows of dy that do not count are not 0
+        # slices that are already in memory; with a count, unused rows of dy are not 0
         counted = self.test is not None or self.count_at is not None
         lies = {} if counted else {x: n for x, n in zip(variables, numbers) if n in data}
         pending: dict[int, tuple] = {}
@@ -340,9 +340,8 @@ class Loop(Control):
 
 
 def late_sum(g: Value) -> tuple[str, dict, list[Value]] | None:
-    """The sum of g over all iterations as one operator on the rows of all of them: (name,
-    attributes, operands, of which slices are stacked); None where it is no product or sum of
-    rows."""
+    """The sum of g over all iterations as one operator on all rows: (name, attributes, operands,
+    whose slices are stacked); None if g is not a product or sum of rows."""
     op, attrs = g.node.op, g.node.attrs
     operands = [_before_view(v) for v in g.node.inputs]
     if op is None or any(len(v.shape) < 2 for v in operands):
@@ -359,7 +358,7 @@ def late_sum(g: Value) -> tuple[str, dict, list[Value]] | None:
 
 
 def _before_view(v: Value) -> Value:
-    """The value whose memory v shows under another shape."""
+    """The value that v is a reshaped view of."""
     while v.node.op is not None and v.node.op.has(SameMemory):
         v = v.node.inputs[0]
     return v

@@ -1,4 +1,4 @@
-"""NDArray's methods: Python operators, operator records as methods, and what only arrays can do."""
+"""NDArray's methods: Python operators, operator records as methods, and array-only methods."""
 
 from __future__ import annotations
 
@@ -7,73 +7,32 @@ from typing import Any, NoReturn
 
 from ..engine import Context, lib
 from ..engine.error import InvalidType, InvalidValue, MXNetError
-from ..engine.recent import Recent
 from ..graph.operators import BINARY, add_composites, add_operators
-from ..kernels import precision
-from ..kernels.plan import copy_plan, make_plan
+from ..kernels.plan import copy_plan
 from ..kernels.record import REGISTRY, dtype_name, lookup, several
 from . import autograd, functions
-from .indexing import refuse_recorded, seen, view, view_plan
-from .invoke import (
-    MAX_KEYS,
-    _device_of,
-    as_number,
-    binary_method,
-    copy_into,
-    invoke,
-    not_a_number,
-    run,
-    scalar_method,
-)
+from .indexing import seen, view, view_plan
+from .invoke import invoke
+from .launch import Plans, copy_into, run
 from .ndarray import NDArray, make
+from .operators import binary_method, in_place_method, not_a_number, scalar_method
 from .protocol import text
-from .tape import Variable
+from .tape import Variable, refuse_recorded
 
 add_operators(NDArray, binary_method, scalar_method, lambda self: functions.negative(self))
 add_composites(
     NDArray, lambda: functions, lambda self, other: not_a_number(self, other, lookup("dot"))
 )
+for _operator, (_both, _right, _) in BINARY.items():
+    if _operator != "pow":  # x **= 2 makes a new array, as in MXNet
+        setattr(NDArray, f"__i{_operator}__", in_place_method(_both, _right))
+setattr(NDArray, "__idiv__", getattr(NDArray, "__itruediv__"))
 setattr(NDArray, "__hash__", object.__hash__)
 
 
 def method(function) -> Callable:
     setattr(NDArray, function.__name__, function)
     return function
-
-
-def _in_place(both: str, right: str):
-    array_op, number_op = lookup(both), lookup(right)
-    plans = Recent(MAX_KEYS)  # by the specs of both, or of the array
-
-    def assign(self, other):
-        if isinstance(other, NDArray):
-            refuse_recorded(self, other)
-            return apply(array_op, (self, other), (self._spec, other._spec), {}, ())
-        try:
-            value = as_number(other)
-        except TypeError:
-            return not_a_number(self, other, array_op)
-        refuse_recorded(self)
-        return apply(number_op, (self,), self._spec, {"scalar": value}, (value,))
-
-    def apply(op, inputs, key, attrs, scalars):
-        plan = plans[key]
-        if plan is None or precision.used:
-            if precision.used or any([a.__class__ is not NDArray for a in inputs]):
-                return invoke(op, inputs, attrs, inputs[0])
-            plan = make_plan(
-                op, op.parse(attrs), [a._spec for a in inputs], _device_of(op, inputs, None)
-            )
-            plans[key] = plan
-        return run(plan, inputs, scalars, inputs[0])
-
-    return assign
-
-
-for _operator, (_both, _right, _) in BINARY.items():
-    if _operator != "pow":  # x **= 2 makes a new array, as in MXNet
-        setattr(NDArray, f"__i{_operator}__", _in_place(_both, _right))
-setattr(NDArray, "__idiv__", getattr(NDArray, "__itruediv__"))
 
 
 class _OperatorMethod:
@@ -136,7 +95,7 @@ def backward(self, out_grad=None, retain_graph: bool = False, train_mode: bool =
 
 @method
 def detach(self) -> NDArray:
-    """The same memory, not on the tape."""
+    """An array on the same memory, without its tape entry."""
     return make(lib.pl_array_view(self._handle, 0), self._spec)
 
 
@@ -193,7 +152,7 @@ def _sizes(shape) -> tuple[int, ...]:
         raise InvalidType(f"reshape: shape must be a tuple of ints, got {shape!r}") from None
 
 
-_reshapes = Recent(MAX_KEYS)  # plans by the array's spec and the arguments
+_reshapes = Plans()  # plans by the array's spec and the arguments
 
 
 @method
@@ -231,7 +190,7 @@ def expand_dims(self, axis, inplace=False) -> NDArray:
 
 @method
 def squeeze(self, axis=None, inplace=False) -> NDArray:
-    """Without axes of size 1, or without those in `axis`. inplace: as a view of the same memory."""
+    """Removes axes of size 1, or those in `axis`. inplace: as a view of the same memory."""
     axis = tuple(axis) if isinstance(axis, list) else axis
     return view(self, "squeeze", {"axis": axis}) if inplace else functions.squeeze(self, axis)
 
@@ -316,15 +275,15 @@ def as_nd_ndarray(self) -> NDArray:
 
 @method
 def as_np_ndarray(self) -> NoReturn:
-    """Raises MXNetError: there are no arrays with NumPy's semantics here."""
+    """Raises MXNetError: arrays with NumPy semantics are not supported."""
     raise MXNetError(
-        "as_np_ndarray: arrays with NumPy's semantics (mx.np) do not exist here"
-        "\n  fix: stay with mx.nd, or x.asnumpy()"
+        "as_np_ndarray: arrays with NumPy semantics (mx.np) are not supported"
+        "\n  fix: use mx.nd, or x.asnumpy()"
     )
 
 
 def _fresh(self) -> bool:
-    """Has backward stored a gradient that Trainer.step has not used yet?"""
+    """Has backward stored a gradient since the last Trainer.step?"""
     return self._tape.fresh if isinstance(self._tape, Variable) else False
 
 
@@ -337,7 +296,7 @@ setattr(NDArray, "_fresh_grad", property(_fresh, _set_fresh))
 
 
 def _writable(self) -> bool:
-    """False for an array on memory that was read-only before, see from_numpy."""
+    """False for an array on read-only memory, see from_numpy."""
     return not lib.pl_array_protected(self._handle)
 
 

@@ -56,7 +56,7 @@ def run_forward(
     values: Sequence[Value], known: Known, device_of: Callable, watchers: Sequence[Watcher]
 ) -> list[NDArray]:
     """The values, with every node below them computed on its device. known: arrays of the
-    variables; those of all other values are added."""
+    variables; arrays of all other values are added to it."""
 
     def plain(node: Node, inputs: list[NDArray]) -> Sequence[NDArray]:
         device = device_of(node)

@@ -1,4 +1,4 @@
-"""Namespaces that follow from operator names: nd.linalg.gemm is the operator _linalg_gemm."""
+"""Namespaces derived from operator names: nd.linalg.gemm is the operator _linalg_gemm."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class NDArray(Methods):
     __array_ufunc__ = None
 
     def __init__(self, handle, writable=True):
-        if handle is not None:  # as pickles of MXNet make an array that __setstate__ fills
+        if handle is not None:  # MXNet's pickles create an array that __setstate__ fills
             raise InvalidType(
                 f"NDArray: cannot be called to make an array, got {handle!r}\n"
                 "  fix: nd.array(x), nd.zeros(shape) or another function of nd"
@@ -79,12 +79,11 @@ class NDArray(Methods):
     # ---- values ----------------------------------------------------------------------------------
 
     def wait_to_read(self) -> None:
-        """Blocks until the contents are computed. Raises the MXNetError of the operation that
-        failed, if one did."""
+        """Blocks until the contents are computed. Raises the MXNetError of a failed operation."""
         wait(self._handle)
 
     def wait_to_write(self) -> None:
-        """Blocks until nothing reads or writes the array any more."""
+        """Blocks until all pending reads and writes of the array are done."""
         wait(self._handle, for_write=True)
 
     def asnumpy(self) -> np.ndarray:
@@ -95,7 +94,7 @@ class NDArray(Methods):
         return self._memory().copy()
 
     def _values(self) -> np.ndarray:
-        """The values, not to be written: the memory itself, or a copy from a GPU; waits."""
+        """The values, read-only: the memory itself, or a copy from a GPU; waits."""
         if not self._spec.device.on_host:
             return fetch(self)
         wait(self._handle)
@@ -105,7 +104,7 @@ class NDArray(Methods):
         """The memory itself as a NumPy array, valid while self lives; the caller has waited. Raises
         DeviceError for memory of a GPU."""
         if not self._spec.device.on_host:
-            raise DeviceError(f"the host cannot look at memory of {self._spec.device}")
+            raise DeviceError(f"the host cannot access memory of {self._spec.device}")
         return view_as_numpy(lib.pl_array_data(self._handle), self._spec)
 
 
@@ -138,8 +137,8 @@ def from_memory(values: np.ndarray, ctx=None, dtype: str | None = None) -> NDArr
 
 
 class ReadOnly:
-    """Read-only memory of NumPy that an array borrows; `holds` finds it by an address in it, where
-    an operator has nothing else."""
+    """Read-only NumPy memory borrowed by an array; `holds` looks it up by address, for operators
+    that have only that."""
 
     __slots__ = ("__weakref__", "_start", "_stop", "_values")
     _living: ClassVar[weakref.WeakSet[ReadOnly]] = weakref.WeakSet()
@@ -156,7 +155,7 @@ class ReadOnly:
 
 # ---- to a GPU and back ---------------------------------------------------------------------------
 
-STAGED_BYTES = 4 << 20  # up to here values go through page-locked memory, and nobody waits
+STAGED_BYTES = 4 << 20  # up to this size values go through page-locked memory, without waiting
 
 
 def borrow(values: np.ndarray, s: Spec) -> NDArray:
@@ -166,12 +165,13 @@ def borrow(values: np.ndarray, s: Spec) -> NDArray:
     handle = lib.pl_array_wrap(data, s.nbytes, callback.RELEASE, callback.pointer_to(number))
     if not handle:
         callback.drop(number)
-        raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
+        raise OutOfMemory(ffi.string(lib.pl_error_message()).decode())
     return make(handle, s)
 
 
 def send(values: np.ndarray, target: NDArray) -> None:
-    """Writes NumPy values of its dtype and shape into an array on a GPU; they may change then."""
+    """Writes NumPy values of its dtype and shape into an array on a GPU; they may change
+    afterwards."""
     s = target._spec
     if s.nbytes <= STAGED_BYTES:
         source = empty_like_spec(spec(s.shape, s.dtype, cpu_pinned()))
@@ -187,8 +187,7 @@ def send(values: np.ndarray, target: NDArray) -> None:
 
 
 def fetch(array: NDArray) -> np.ndarray:
-    """The values of an array on a GPU. Raises the error of the operation that should have computed
-    them."""
+    """The values of an array on a GPU. Raises the error of the operation that computes them."""
     s = array._spec
     values = np.empty(s.shape, NUMPY_DTYPES[s.dtype])
     host = borrow(values, spec(s.shape, s.dtype, cpu()))
@@ -210,21 +209,21 @@ def _converted(values: np.ndarray, name: str) -> np.ndarray:
 
 
 class _State(threading.local):
-    """What autograd's scopes switch, for each thread."""
+    """The per-thread state of autograd's scopes."""
 
     recording = False
     training = False
     asked_recording = False  # has is_recording() been called since a trace began?
 
     def __init__(self):
-        self.outer: list[tuple[bool, bool]] = []  # what each `with` covers
+        self.outer: list[tuple[bool, bool]] = []  # the enclosing states of each `with`
 
 
 state = _State()
 
 
 class Scope:
-    """A `with` that switches recording and training; None leaves one as it is."""
+    """A `with` that switches recording and training; None leaves one unchanged."""
 
     def __init__(self, recording: bool | None, training: bool | None):
         self._wanted = recording, training

@@ -1,7 +1,7 @@
 """mx.util: the switches of NumPy semantics, environment variables, GPUs.
 
-Scalars and empty arrays are always legal in plait: the shape switch is a flag that code can ask for
-and that changes nothing. The array switch would make blocks work on mx.np arrays.
+Scalars and empty arrays are always legal in plait: the shape switch is a flag that code can query
+and that has no effect. The array switch would make blocks use mx.np arrays.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..engine.error import MXNetError, compose
 
 
 class _Mode(threading.local):
-    shape: bool | None = None  # None: as the process
+    shape: bool | None = None  # None: the process's setting
 
     def __init__(self):
         self.outer: list[bool | None] = []  # what each `with` covers
@@ -39,7 +39,7 @@ def is_np_array() -> bool:
 
 
 def set_np_shape(active) -> bool:
-    """Turns the NumPy shape switch of the process on or off. Returns what it was."""
+    """Turns the NumPy shape switch of the process on or off. Returns the previous value."""
     before = is_np_shape()
     _process["shape"] = bool(active)
     return before
@@ -132,7 +132,7 @@ def reset_np() -> None:
 
 
 def set_module(module) -> Callable:
-    """Decorator: says that a function or class belongs to a module."""
+    """Decorator: sets the module of a function or class."""
 
     def decorate(func):
         if module is not None:
@@ -142,7 +142,7 @@ def set_module(module) -> Callable:
     return decorate
 
 
-UFUNC_OPTIONS = {  # keyword of a NumPy ufunc -> the values it may have
+UFUNC_OPTIONS = {  # keyword of a NumPy ufunc -> its legal values
     "where": (True, False),
     "casting": ("no", "equiv", "safe", "same_kind", "unsafe"),
     "order": ("C", "F", "A", "K"),
@@ -193,7 +193,7 @@ def setenv(name: str, value: str | None) -> None:
 
 
 def get_gpu_count() -> int:
-    """How many GPUs there are."""
+    """The number of GPUs."""
     return num_gpus()
 
 
@@ -204,7 +204,7 @@ def get_gpu_memory(gpu_dev_id: int) -> tuple[int, int]:
 
 def get_cuda_compute_capability(ctx) -> int:
     """Ten times the compute capability of a GPU. Raises ValueError for another device, DeviceError
-    where it cannot be used."""
+    if it cannot be used."""
     if ctx.on_host:
         raise ValueError(f"get_cuda_compute_capability: expected a gpu context, got {ctx}")
     ctx.check()

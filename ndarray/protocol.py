@@ -1,4 +1,4 @@
-"""What Python itself, and people used to NumPy, ask of an array: numbers, lists, formats, truth."""
+"""Python's and NumPy's protocols: conversion to numbers and lists, formatting, truth values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .ndarray import NDArray
 
 
 def plain(array: NDArray) -> np.ndarray:
-    """The values in a dtype that NumPy knows; waits."""
+    """The values in a dtype that NumPy supports; waits."""
     values = array.asnumpy()
     return from_bfloat16(values) if array._spec.dtype == "bfloat16" else values
 
@@ -25,8 +25,8 @@ def text(array: NDArray) -> str:
 
 
 def item(self, *index) -> Any:
-    """One element as a Python number: of an array of one element, or x.item(3) by its place in the
-    flat array, or x.item(1, 0). Waits."""
+    """One element as a Python number: of an array of one element, or x.item(3) by flat index, or
+    x.item(1, 0). Waits."""
     if not index and self.size != 1:
         raise InvalidValue(
             f"item: the array must have one element, got shape {self.shape}\n  fix: x.item(0),"

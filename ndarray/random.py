@@ -13,10 +13,9 @@ import numpy as np
 from ..engine import current_context, lib
 from ..engine._core import ffi
 from ..engine.error import InvalidValue, MissingName, compose
-from ..engine.recent import Recent
-from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, dtype_name, lookup
-from .invoke import MAX_KEYS, _device_of, invoke, run
+from .invoke import invoke
+from .launch import Plans, run
 from .ndarray import NDArray
 
 __all__ = [
@@ -35,7 +34,7 @@ __all__ = [
 ]
 
 
-_plans = Recent(MAX_KEYS)  # by distribution, its numbers, shape, dtype and device
+_plans = Plans()  # by distribution, parameters, shape, dtype and device
 
 
 def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:
@@ -55,12 +54,12 @@ def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:
         attrs["dtype"] = dtype if dtype == "None" else dtype_name(dtype)
     arrays = [v for v in params.values() if isinstance(v, NDArray)]
     if not arrays:
-        for key, value in params.items():
+        for k, value in params.items():
             try:
-                attrs[key] = float(value)
+                attrs[k] = float(value)
             except TypeError:
                 raise InvalidValue(
-                    f"{name}: {key} must be a number or an NDArray, got {type(value).__name__}"
+                    f"{name}: {k} must be a number or an NDArray, got {type(value).__name__}"
                 ) from None
         if shape is None and out is None:
             attrs["shape"] = (1,)
@@ -69,14 +68,15 @@ def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:
         if dtype is None and out is not None:
             attrs["dtype"] = out._spec.dtype
         op = lookup(f"_random_{name}")
-        plain = all([type(k) in (int, float) for k in params.values()]) and type(shape) is tuple
-        if out is None and not kwargs and plain and all([type(n) is int for n in shape]):
-            device = _device_of(op, (), ctx)
-            plan = make_plan(op, op.parse(attrs), (), device)
-            if not plan.scalars:
-                _plans[key] = plan
-                return run(plan, (), ())
-        return invoke(op, (), attrs, out, ctx)
+        known = (
+            out is None
+            and not kwargs
+            and not op.has_dynamic
+            and type(shape) is tuple
+            and all([type(n) is int for n in shape])
+            and all([type(v) in (int, float) for v in params.values()])
+        )
+        return invoke(op, (), attrs, out, ctx, _plans if known else None, key)
     if len(arrays) < len(params):
         kinds = ", ".join(f"{k} {type(v).__name__}" for k, v in params.items())
         raise InvalidValue(
@@ -154,19 +154,19 @@ def shuffle(data, out=None, **kwargs) -> NDArray:
 
 
 def seed(seed_state, ctx="all") -> None:
-    """Restarts the random streams. ctx: kept for MXNet; there is one stream for every device."""
+    """Restarts the random streams. ctx: ignored; all devices share one stream."""
     try:
         state = seed_state.__index__()
     except AttributeError:
         raise InvalidValue(
             f"seed: seed_state must be an int, got {type(seed_state).__name__}"
         ) from None
-    lib.pl_seed(state % 2**53)  # the seed travels to kernels in a double
+    lib.pl_seed(state % 2**53)  # the seed is passed to kernels as a double
 
 
 def get_state() -> dict:
-    """Where the random streams are: plait's, NumPy's (np.random) and Python's (random), as numbers
-    and NumPy arrays. set_state returns to it."""
+    """The state of the random streams of plait, NumPy (np.random) and Python (random), as numbers
+    and NumPy arrays. set_state restores it."""
     import random
 
     numbers = ffi.new("uint64_t[2]")
@@ -180,7 +180,7 @@ def get_state() -> dict:
 
 
 def set_state(state: dict) -> None:
-    """Returns all random streams to where get_state found them.
+    """Restores all random streams to a state from get_state.
 
     >>> state = mx.random.get_state()
     >>> a = mx.random.uniform(shape=3)

@@ -1,4 +1,4 @@
-"""mx.rtc: kernels in CUDA C++ that a program brings along, compiled while it runs.
+"""mx.rtc: user-defined kernels in CUDA C++, compiled at run time.
 
 module = mx.rtc.CudaModule(source)
 axpy = module.get_kernel("axpy", "const float *x, float *y, float alpha")
@@ -17,7 +17,7 @@ from ..engine.recent import Recent
 from ..kernels import backend
 from .ndarray import NDArray
 
-# types of arguments as CUDA names them -> dtypes
+# CUDA's names of argument types -> dtypes
 TYPES = {
     "float": "float32",
     "double": "float64",
@@ -38,11 +38,11 @@ class CudaModule:
     """Compiled CUDA source.
 
     Args:
-        source: CUDA C++ text. Functions that are no templates are declared `extern "C"`.
+        source: CUDA C++ text. Functions other than templates must be declared `extern "C"`.
         options: flags of the compiler (NVRTC), such as "-use_fast_math".
-        exports: names of template instances that get_kernel shall find, "axpy<float>".
-    Raises: DeviceError without a GPU or a compiler; MXNetError, with the compiler's messages, for a
-        source that does not compile.
+        exports: names of template instances for get_kernel, "axpy<float>".
+    Raises: DeviceError without a GPU or a compiler; MXNetError, with the compiler's messages, if
+        the source does not compile.
     """
 
     def __init__(self, source: str, options=(), exports=()):
@@ -62,7 +62,7 @@ class CudaModule:
         """A kernel by its name and C signature, such as "const float *x, float *y, int n".
 
         `*` marks an array, `const` one that is only read. Raises ValueError for another form,
-        TypeError for a type that is not among TYPES, MXNetError for a name that is not there.
+        TypeError for a type that is not among TYPES, MXNetError for an unknown name.
         """
         arguments = []
         for text in signature.split(","):
@@ -83,23 +83,24 @@ class CudaModule:
 
 
 class CudaKernel:
-    """One kernel of a CudaModule, which makes it. arguments: (dtype, is it an array?, is it only
-    read?) of each."""
+    """One kernel of a CudaModule, made by get_kernel. arguments: (dtype, is it an array?, is it
+    only read?) of each."""
 
     def __init__(self, module: CudaModule, name: str, arguments):
         self._module, self._name, self._arguments = module, name, tuple(arguments)
         self._plans = Recent(MAX_PLANS)
 
     def launch(self, args, ctx, grid_dims, block_dims, shared_mem: int = 0) -> None:
-        """Queues one launch, after what writes its arrays and before what reads them next.
+        """Queues one launch, ordered by the engine after earlier writes of its arrays and before
+        later reads.
 
         Args:
             args: NDArrays on ctx where the signature has pointers, numbers elsewhere.
             ctx: a GPU.
             grid_dims, block_dims: tuples of three sizes.
             shared_mem: dynamic shared memory, bytes.
-        Raises: ValueError, TypeError for arguments that do not fit the signature; DeviceError for
-            a GPU that is not there.
+        Raises: ValueError, TypeError for arguments that do not fit the signature; DeviceError for a
+            GPU that does not exist.
         """
         self._check(args, ctx, grid_dims, block_dims)
         numbers = [
@@ -146,7 +147,7 @@ class CudaKernel:
 
 
 class _Plan:
-    """A launch with everything known but the arrays."""
+    """A launch with everything fixed but the arrays."""
 
     def __init__(self, kernel: CudaKernel, numbers, ctx, grid_dims, block_dims, shared_mem):
         from ..kernels.cuda.launch import Buffer, Bytes, Launch, Launches
@@ -186,7 +187,7 @@ class _Plan:
             kernel._name.encode(),
         )
         if not self.handle:
-            raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
+            raise OutOfMemory(ffi.string(lib.pl_error_message()).decode())
         number = callback.keep(owner)
         lib.pl_plan_own(self.handle, callback.RELEASE, callback.pointer_to(number))
 

@@ -15,10 +15,10 @@ import numpy as np
 from ..engine import files
 from ..engine.error import MXNetError, compose
 from . import NDArray, serialization
-from .invoke import copy_into
+from .launch import copy_into
 from .ndarray import from_memory
 
-CHECKPOINT = "plait-checkpoint-1"  # the format of gluon.checkpoint
+CHECKPOINT = "plait-checkpoint-1"  # the file format of checkpoints
 META = "__meta__"  # the array whose bytes are the JSON text
 SHA256_DIGITS = 64
 PLAIN = (type(None), bool, int, float, str)
@@ -27,7 +27,7 @@ GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
 
 
 class StateError(MXNetError, ValueError):
-    """A saved state that does not fit the object that shall take it."""
+    """A saved state that does not match the object to restore."""
 
 
 class Saved(NamedTuple):
@@ -45,7 +45,7 @@ class Stateful:
 
     Attributes that are numbers, texts, arrays, generators of random numbers, objects that have a
     state_dict, and lists, tuples, sets and dicts of these are saved; all others (functions, data
-    sets, parameters) and those in `not_state` are what the object was made with, and stay.
+    sets, parameters) and those in `not_state` are construction arguments, which are kept.
     """
 
     not_state: ClassVar[tuple[str, ...]] = ()
@@ -55,7 +55,7 @@ class Stateful:
         return attributes_of(self, self.not_state)
 
     def load_state_dict(self, state: dict) -> None:
-        """Continues from what state_dict gave. Raises StateError where it does not fit."""
+        """Restores the result of state_dict. Raises StateError if it does not match."""
         set_attributes(self, state)
 
 
@@ -93,7 +93,7 @@ def has_state(value) -> bool:
 
 
 def copied(value) -> Any:
-    """Data that later changes of the value do not reach: objects become Saved."""
+    """A copy that later changes of the value do not affect: objects become Saved."""
     if isinstance(value, Saved):
         return Saved(value.kind, copied(value.state))
     if isinstance(value, dict):
@@ -124,7 +124,8 @@ def saved(thing) -> Saved:
 
 
 def restore(thing, state, where: str) -> None:
-    """Gives an object the state that `saved` took of one of its class. Raises StateError."""
+    """Restores an object from the result of `saved` for an object of its class. Raises
+    StateError."""
     kind = type(thing).__name__
     if not isinstance(state, Saved) or state.kind != kind:
         given = state.kind if isinstance(state, Saved) else type(state).__name__
@@ -149,7 +150,7 @@ def restore(thing, state, where: str) -> None:
 
 
 def merged(now, state, where: str) -> Any:
-    """The value that takes the place of `now`. Objects in it stay and get their state."""
+    """The value that replaces `now`. Objects in it are kept and restored."""
     if isinstance(state, Saved):
         restore(now, state, where)
         return now
@@ -157,7 +158,7 @@ def merged(now, state, where: str) -> Any:
         found = {
             k: merged(now.get(k), v, f"{where}[{k!r}]") if k in now else v for k, v in state.items()
         }
-        now.clear()  # in place: others may hold it
+        now.clear()  # in place: it may be referenced elsewhere
         now.update(found)
         return now
     if isinstance(state, list) and isinstance(now, (list, deque)):
@@ -184,7 +185,7 @@ def device_copies(arrays) -> list[NDArray]:
 
 
 def spread(sources, targets) -> None:
-    """Copies an array to each device: its own, or the one of all."""
+    """Copies an array to each device: each its own, or one for all."""
     for i, target in enumerate(targets):
         copy_into(sources[i % len(sources)].as_in_context(target.context), target)
 
@@ -193,7 +194,7 @@ def spread(sources, targets) -> None:
 
 
 class _Writer:
-    """Plain data as JSON; arrays get names, by where they are."""
+    """Plain data as JSON; arrays are named by their position."""
 
     def __init__(self):
         self.arrays: dict[str, NDArray] = {}
@@ -221,12 +222,12 @@ class _Writer:
             scalar = isinstance(value, np.generic)
             name = self._name(path, from_memory(text)) if text.size else None
             return {"numpy": [value.dtype.str, list(value.shape), scalar, name]}
-        for plain in (bool, int, float, str):  # of a class of its own, such as an Enum's
+        for plain in (bool, int, float, str):  # of another class, such as an Enum's
             if isinstance(value, plain):
                 return plain(value)
         raise StateError(
             compose(
-                f"{path}: {type(value).__name__} is no data that can be saved",
+                f"{path}: {type(value).__name__} cannot be saved",
                 fix="numbers, texts, arrays, and lists, tuples, sets and dicts of them can",
             )
         )
@@ -275,7 +276,7 @@ def write(path, format: str, state: dict) -> None:
 
 
 def _digest(content: bytes | bytearray) -> tuple[int, str]:
-    """Where a file holds its SHA-256, and that of all its other bytes."""
+    """The position of a file's SHA-256, and the SHA-256 of all its other bytes."""
     mark = b'"sha256": "'
     at = content.find(mark) + len(mark)
     found = hashlib.sha256(memoryview(content)[:at])
@@ -284,7 +285,7 @@ def _digest(content: bytes | bytearray) -> tuple[int, str]:
 
 
 def read(path, format: str, what: str) -> dict:
-    """The plain data of a file. what: who asks, for errors. Raises StateError for other files."""
+    """The plain data of a file. what: the caller, for errors. Raises StateError for other files."""
     where = f"{what}: {os.fspath(path)!r}"
     told, found = parse(files.read(path, what), format, where)
     if told != format:
@@ -293,8 +294,8 @@ def read(path, format: str, what: str) -> dict:
 
 
 def parse(content: bytes, format: str, where: str) -> tuple[str | None, Any]:
-    """(the format that a file's bytes tell, None for arrays without; their data, if it is the
-    given format). Raises StateError where it is damaged."""
+    """(the format named in a file, None for arrays without one; its data, if the format is the
+    given one). Raises StateError if it is damaged."""
     arrays = serialization.load_frombuffer(content)
     if not isinstance(arrays, dict) or META not in arrays:
         return None, None
@@ -303,7 +304,7 @@ def parse(content: bytes, format: str, where: str) -> tuple[str | None, Any]:
         if meta["format"] != format:
             return meta["format"], None
         if meta["sha256"] != _digest(content)[1]:
-            raise ValueError("its bytes are not those that were written")
+            raise ValueError("its checksum does not match")
         return format, _decode(meta["state"], arrays)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise StateError(f"{where} is damaged: {type(error).__name__}: {error}") from None

@@ -30,16 +30,16 @@ V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 DENSE, ROW_SPARSE, CSR = range(len(STYPES))
 MAX_DIMS = 64
 MAX_ELEMENTS = (1 << 63) // 8 - 1  # of 8 bytes in the address space
-MAX_ITEMS = 1 << 40  # above any real file: such a count means that this is none
+MAX_ITEMS = 1 << 40  # above any real file: a larger count means another kind of file
 
 
 class FileError(MXNetError, ValueError):
-    """A file or buffer that is no list of arrays, or only part of one."""
+    """A file or buffer that is not a list of arrays, or is truncated."""
 
 
 class Record(NamedTuple):
-    """One array of a file: values (a view of the file's bytes) and, where it is sparse, its shape
-    and indices: of rows, or indptr and columns."""
+    """One array of a file: values (a view of the file's bytes) and, if it is sparse, its shape and
+    indices: of rows, or indptr and columns."""
 
     values: np.ndarray
     shape: tuple[int, ...] = ()
@@ -52,8 +52,8 @@ class Record(NamedTuple):
 def save(fname, data) -> None:
     """Writes an array, a list of arrays or a dict of name -> array to a file.
 
-    The file appears whole or not at all. Raises ValueError or TypeError for other data, OSError
-    where it cannot write, NotImplementedError for a name that ends in .safetensors.
+    The file is written atomically. Raises ValueError or TypeError for other data, OSError if it
+    cannot be written, NotImplementedError for a name that ends in .safetensors.
     """
     # everything is checked and computed before a file is touched
     chunks = _chunks(data)
@@ -63,7 +63,7 @@ def save(fname, data) -> None:
 
 
 def save_tobuffer(data) -> bytes:
-    """What `save` would write, as bytes."""
+    """The file content of `save`, as bytes."""
     return b"".join(_chunks(data))
 
 
@@ -142,9 +142,8 @@ def _sparse_record(array: NDArray) -> list:
 def load(fname) -> list[NDArray] | dict[str, NDArray]:
     """The arrays of a file: a list, or a dict if they have names.
 
-    Every version of MXNet's format is read. Raises
-    FileError where the file is foreign, truncated or damaged, MXNetError where it cannot be read;
-    nothing is loaded then.
+    Every version of MXNet's format is read. Raises FileError if the file has another format, is
+    truncated or damaged, MXNetError if it cannot be read; nothing is loaded then.
     """
     path = _path(fname, "load")
     where = None if os.path.isabs(path) else f"the working directory is {os.getcwd()}"
@@ -174,7 +173,7 @@ def _array(record: Record) -> NDArray:
 
 
 class _Reader:
-    """Reads fields one after the other and refuses what cannot be."""
+    """Reads fields in sequence and rejects invalid values."""
 
     def __init__(self, content: bytes, what: str):
         self.content, self.what, self.at = content, what, 0
@@ -248,7 +247,7 @@ class _Reader:
         return self.sized(which, shape)
 
     def sized(self, which: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """A shape that arrays can have, also where a dimension of 0 makes it cost nothing."""
+        """A valid shape of an array, checked even if a dimension of 0 makes it empty."""
         if any(d < 0 for d in shape) or prod(d for d in shape if d) > MAX_ELEMENTS:
             self.fail(f"{which} has the shape {shape}")
         return shape
@@ -268,7 +267,7 @@ class _Reader:
         return np.frombuffer(part, NUMPY_DTYPES[dtype]).reshape(shape)
 
     def dense(self, which: str, shape, empty: bool) -> np.ndarray:
-        # an array that never got memory: the record ends here
+        # an array without memory: the record ends here
         if empty:
             return np.empty((0,), np.float32)
         self.numbers("ii", f"the device of {which}")
@@ -290,7 +289,7 @@ class _Reader:
 
     @staticmethod
     def fits(stype: int, shape, stored, places) -> bool:
-        """Are the index arrays those of a sparse array of this shape?"""
+        """Are the index arrays valid for a sparse array of this shape?"""
         if any(p.ndim != 1 for p in places) or stored[:1] != places[-1].shape or not shape:
             return False
         limit = shape[0] if stype == ROW_SPARSE else shape[-1]
@@ -319,21 +318,22 @@ def _unpickle(content: bytes, device_type: str, device_id: int) -> NDArray:
         return array
     try:
         device.check()
-    except MXNetError:  # pickled where there was a GPU
+    except MXNetError:  # pickled on a machine with a GPU
         return array
     return array.as_in_context(device)
 
 
 def reduce(self: NDArray) -> tuple:
-    """Pickles the values and the device; gradients and the tape are left behind."""
+    """Pickles the values and the device; not gradients and tape entries."""
     device = self.context
     return _unpickle, (save_tobuffer(self), device.device_type, device.device_id)
 
 
 def _set_state(self: NDArray, state: dict) -> None:
-    """Fills a new array from what MXNet pickled: {"handle": the bytes of one array, or None}.
+    """Fills a new array from a pickle in MXNet's format: {"handle": the bytes of one array, or
+    None}.
 
-    Raises FileError where they are no array, or one of another storage type.
+    Raises FileError if they are not an array, or one of another storage type.
     """
     content = state.get("handle") if isinstance(state, dict) else b""
     if content is None:

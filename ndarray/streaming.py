@@ -1,5 +1,5 @@
-"""plait.stream: a function over arrays that are larger than a device, chunk by chunk, with copies
-behind computation."""
+"""plait.stream: applies a function chunk by chunk to arrays larger than a device's memory,
+overlapping copies with computation."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from .creation import array, empty
 from .ndarray import NDArray
 
 CHUNK_BYTES = 32 << 20
-AHEAD = 3  # chunks in flight: one comes, one is computed, one goes
+AHEAD = 3  # chunks in flight: one copied in, one computed, one copied out
 
 
 def stream(
     function: Callable, *arrays, ctx: Context | None = None, rows: int | None = None, out=None
 ) -> Any:
-    """function over chunks of arrays along axis 0, computed on a device, its results joined on the
-    host.
+    """Applies function to chunks of arrays along axis 0 on a device, and concatenates the results
+    on the host.
 
     While one chunk is computed the next one is copied to the device and the last one's result back,
-    each on a lane of its own; at most three chunks are in flight.
+    each on its own lane; at most three chunks are in flight.
 
     Args:
         function: gets one NDArray on ctx for each array, of equal length; returns an NDArray, or a
             list, with a row for each of theirs.
-        arrays: NDArrays on the host or NumPy arrays, of the same length along axis 0. In
-            `cpu_pinned()` they are copied without a detour.
+        arrays: NDArrays on the host or NumPy arrays, of the same length along axis 0. Arrays in
+            `cpu_pinned()` are copied directly.
         ctx: the device; default: the current one.
-        rows: of a chunk; default: as many as 32 MB hold.
+        rows: rows per chunk; default: as many as fit into 32 MB.
         out: NDArray(s) on the host to write into, of the whole shape; default: new ones.
     Returns: an NDArray on the host, or a list, as function does.
     Raises: InvalidType, InvalidValue; ShapeError for results that do not have the chunk's rows;
@@ -72,7 +72,7 @@ def stream(
     for parts in in_flight:
         for part in parts:
             part.wait_to_read()
-    assert joined is not None  # there is a chunk, if an empty one
+    assert joined is not None  # at least one chunk, which may be empty
     return out if out is not None else joined if several else joined[0]
 
 

@@ -1,22 +1,24 @@
-"""The tape: what autograd records of each call. It is a graph, kept until backward has used it."""
+"""The tape: autograd's record of each call. It is a graph, kept until backward has used it."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol
 
 from ..engine import lib
+from ..engine.error import MXNetError, compose
 from ..graph.graph import Node, Value, typed_node, variable
 from ..kernels.plan import Plan
+from ..kernels.spec import Spec
 from ..kernels.traits import Lowered
-from .ndarray import NDArray, make
+from .ndarray import NDArray, make, state
 
 next_seq = itertools.count().__next__
 
 
 class Variable:
-    """An array whose gradient is wanted: what attach_grad puts on its `_tape`."""
+    """The tape entry of an array with attach_grad, in its `_tape`."""
 
     __slots__ = ("array", "fresh", "grad", "rank", "req")
 
@@ -25,9 +27,28 @@ class Variable:
         self.rank = 0  # see autograd.rank_gradients
 
 
+class Composite(Protocol):
+    """What stands on the tape for a call that is no single operator: a recorded graph, a call of
+    sparse arrays, an autograd.Function."""
+
+    @property
+    def saved(self) -> tuple[int, ...]: ...
+
+    @property
+    def unread(self) -> tuple: ...
+
+    @property
+    def out_specs(self) -> tuple[Spec, ...]: ...
+
+    def eager_grads(self, node: TapeNode, dys: list, create_graph: bool) -> list: ...
+
+
+Recorded = Plan | Composite
+
+
 class TapeNode:
-    """One recorded call. entries: where each input came from: None, a Variable, or (TapeNode,
-    output index).
+    """One recorded call. entries: the source of each input: None, a Variable, or (TapeNode, output
+    index).
 
     inputs, saved: the arrays that the gradient reads, so that the others can be freed before
         backward: inputs has None
@@ -38,16 +59,16 @@ class TapeNode:
     __slots__ = ("entries", "inputs", "plan", "saved", "scalars", "seq")
     entries: tuple | None
     inputs: tuple | None
-    plan: Any  # a Plan, or what stands for one: see backward.py
+    plan: Recorded
     saved: dict[int, NDArray] | None
     scalars: tuple
     seq: int
 
 
 def entries_of(arrays: Sequence[NDArray]) -> tuple | None:
-    """Where arrays came from; None if from no variable. What backward has used up counts as a
-    constant, as in MXNet: a state carried from one truncated sequence to the next needs no
-    detach."""
+    """The tape entries of arrays; None if they depend on no variable. Calls whose tape backward has
+    freed count as constants, as in MXNet: states carried between truncated sequences need no
+        detach."""
     entries = tuple([a._tape for a in arrays])
     for e in entries:
         if e.__class__ is tuple and e[0].entries is None:
@@ -57,15 +78,42 @@ def entries_of(arrays: Sequence[NDArray]) -> tuple | None:
 
 
 def spent(entry) -> bool:
-    """Has a backward used up the call that this tape entry names?"""
+    """Has a backward freed the call of this tape entry?"""
     return entry.__class__ is tuple and entry[0].entries is None
 
 
+def refuse_recorded(target: NDArray, value=None, whole: bool = False) -> None:
+    """Raises MXNetError for writes that would make gradients wrong: into a taped array, or of one
+    into a part."""
+    if not state.recording:
+        return
+    if target._tape is not None and not spent(target._tape):
+        raise MXNetError(
+            compose(
+                "Assigning to NDArrays that are already in a computational graph will cause"
+                " undefined behavior when evaluating gradients",
+                fix="write y = x + 1 instead of x += 1, or assign outside autograd.record()",
+            )
+        )
+    if (
+        not whole
+        and isinstance(value, NDArray)
+        and value._tape is not None
+        and not spent(value._tape)
+    ):
+        raise MXNetError(
+            compose(
+                "Inplace operations (+=, -=, x[:]=, etc) are not supported when recording with"
+                " autograd: a recorded array cannot be written into part of another",
+                fix="build the array with nd.concat, nd.stack or nd.where",
+            )
+        )
+
+
 def record(
-    plan, inputs: Sequence[NDArray], scalars: Sequence[float], outputs: Sequence[NDArray]
+    plan: Recorded, inputs: Sequence[NDArray], scalars: Sequence[float], outputs: Sequence[NDArray]
 ) -> None:
-    """Notes a call whose inputs depend on a variable; the outputs then know where they came
-    from."""
+    """Records a call whose inputs depend on a variable, and sets the outputs' tape entries."""
     for a in inputs:
         if a._tape is not None:
             break
@@ -76,6 +124,7 @@ def record(
         return
     saved = plan.saved
     if saved is None:
+        assert isinstance(plan, Plan)
         plan.unread, saved = unread_and_saved(plan, scalars)
         plan.saved = saved
     node = TapeNode()
@@ -96,8 +145,8 @@ def record(
 
 
 def shadow(array: NDArray) -> NDArray:
-    """The same memory under a handle of its own, not on the tape: no reference cycle through the
-    tape."""
+    """The same memory under a new handle without a tape entry, to avoid a reference cycle through
+    the tape."""
     if array._spec.stype != "default":
         return array.detach()
     return make(lib.pl_array_view(array._handle, 0), array._spec)
@@ -105,8 +154,8 @@ def shadow(array: NDArray) -> NDArray:
 
 def unread_and_saved(plan: Plan, scalars: Sequence[float]) -> tuple[tuple, tuple[int, ...]]:
     """What the operator's gradient reads, found by tracing it once for a call with these dynamic
-    parameters: indices of the inputs that it does not read (a tuple of Nones in their place where
-    it reads none at all) and of the outputs that it reads."""
+    parameters: indices of the inputs that it does not read (a tuple of Nones instead if it reads
+        none) and of the outputs that it reads."""
     nothing = (None,) * plan.n_in
     if plan.op.grad is None:
         return nothing, ()
@@ -121,7 +170,7 @@ def unread_and_saved(plan: Plan, scalars: Sequence[float]) -> tuple[tuple, tuple
     builder = Builder(bool(plan.attrs.get("train")))
     grads = plan.op.differentiate(builder, dys, list(node.inputs), ys, node.attrs)
     grads = [g for g in grads if g is not None]
-    # what `node` itself reads does not count: its results are kept
+    # reads by `node` itself do not count: its results are stored
     read = {v for n in topological(grads) if n is not node for v in n.inputs} | set(grads)
     unread = tuple(i for i, x in enumerate(xs) if x not in read)
     if plan.op.has(Lowered):  # a gradient's gradient may read all of them
@@ -129,18 +178,19 @@ def unread_and_saved(plan: Plan, scalars: Sequence[float]) -> tuple[tuple, tuple
     return nothing if len(unread) == len(xs) else unread, tuple(v.index for v in ys if v in read)
 
 
-def keeps_input(plan, j: int) -> bool:
+def keeps_input(plan: Recorded, j: int) -> bool:
     """Does the tape keep input j of a recorded call of this plan?"""
     unread = plan.unread
     return not unread or unread[0] is not None and j not in unread
 
 
 def expand(
-    plan, inputs: Sequence[Value], scalars: Sequence
+    plan: Recorded, inputs: Sequence[Value], scalars: Sequence
 ) -> tuple[Sequence[Value], Sequence[Value]]:
-    """A recorded call as a graph: (values of its outputs, the values that `saved` numbers)."""
-    if hasattr(plan, "expand"):
+    """A recorded call as a graph: (values of its outputs, the values that `saved` indexes)."""
+    if hasattr(plan, "expand"):  # a recorded graph
         return plan.expand(inputs)
+    assert isinstance(plan, Plan)
     node = plan_node(plan, inputs, scalars)
     values = [Value(node, i) for i in range(len(node.types))]
     return values, values

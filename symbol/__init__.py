@@ -1,14 +1,11 @@
-"""sym: graphs. `sym.var("data")`, `sym.FullyConnected(...)`; everything above the graph is loaded
-when first used."""
-
-from __future__ import annotations
+"""sym: graphs. `sym.var("data")`, `sym.FullyConnected(...)`; modules are imported at first use."""
 
 import importlib
 import types
 
 from ..engine.error import MissingName
 
-# a namespace of operators: what their names start with in the registry
+# a namespace of operators: the prefix of their names in the registry
 NAMESPACES = {
     "linalg": "_linalg_",
     "sparse": "_sparse_",
@@ -59,10 +56,13 @@ def __getattr__(name: str):
         "attribute",
         "viz",
         "json",
+        "inference",
     ):
         return importlib.import_module(f".{name}", __package__)
     else:
-        value = getattr(importlib.import_module(".functions", __package__), name)
+        functions = importlib.import_module(".functions", __package__)
+        known = name in functions.__all__ or name in functions.REGISTRY
+        value = getattr(functions, name) if known else functions.__getattr__(name)
     globals()[name] = value
     return value
 

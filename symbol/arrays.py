@@ -13,7 +13,7 @@ from ..graph.names import output_names
 from ..kernels.spec import spec
 from ..ndarray.autograd import pause
 from ..ndarray.creation import array, zeros
-from ..ndarray.invoke import copy_into
+from ..ndarray.launch import copy_into
 from ..ndarray.ndarray import NDArray, make
 
 

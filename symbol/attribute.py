@@ -1,5 +1,5 @@
-"""mx.attribute: AttrScope, attributes that every node made in a scope receives; and which
-attributes are legal."""
+"""mx.attribute: AttrScope, attributes for every node created in a scope; and the rules for legal
+attributes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def show(attrs: dict[str, str]) -> dict[str, str]:
 
 
 def is_user_key(key: str) -> bool:
-    """Is it an attribute of the user, `__x__`, and no parameter?"""
+    """Is it a user attribute `__x__`, not a parameter?"""
     return len(key) > 4 and key.startswith("__") and key.endswith("__")
 
 
 def check_text(attrs: dict, what: str) -> None:
-    """Raises ValueError where an attribute is not text."""
+    """Raises ValueError if an attribute is not a string."""
     for key, value in attrs.items():
         if not isinstance(value, str):
             raise InvalidValue(
@@ -43,8 +43,8 @@ class _ClassProperty:
 
 
 class AttrScope:
-    """`with mx.AttrScope(ctx_group="a"):` gives these attributes to every node made inside. Scopes
-    nest.
+    """`with mx.AttrScope(ctx_group="a"):` sets these attributes on every node created inside.
+    Scopes nest.
 
     Raises ValueError for values that are not strings.
     """
@@ -73,11 +73,11 @@ class AttrScope:
 class _Current(threading.local):
     def __init__(self):
         self.value = AttrScope()
-        self.outer: list[AttrScope] = []  # what each `with` covers
+        self.outer: list[AttrScope] = []  # the enclosing scope of each `with`
 
 
 _current = _Current()
-AttrScope._current = _current  # MXNet's name of it
+AttrScope._current = _current  # MXNet's name
 
 
 def current() -> AttrScope:

@@ -1,4 +1,4 @@
-"""Composition: one new node from an operator, inputs and attributes as a user gives them; and the
+"""Composition: creates a node from an operator and the user's inputs and attributes; and the
 tracing scope."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from . import attribute
 from . import name as naming
 
 MULTICAST = lookup(precision.CASTS[1])
-# how variables made for missing inputs start
+# initializers of variables created for missing inputs
 # (operator or "" for any, input) -> its attribute __init__
 INITIAL = {
     ("", "moving_mean"): '["zero", {}]',
@@ -32,8 +32,8 @@ INITIAL = {
 class tracing:
     """Scope in which every composed node is typed at once.
 
-    Variables of known shape are typed when made, others (deferred parameters) at their first use;
-    nodes of train-aware operators learn `train`.
+    Variables of known shape are typed when created, others (deferred parameters) at their first
+    use; nodes of train-aware operators get the attribute `train`.
     """
 
     _state = threading.local()
@@ -57,7 +57,7 @@ def active() -> tracing | None:
 
 
 def new_variable(name: str, extra: dict[str, str] | None) -> Value:
-    """A variable; typed when tracing and its attributes tell its whole shape."""
+    """A variable; typed if tracing and its attributes give its complete shape."""
     node = Node(None, {}, (), name, None, extra, caller_line())
     if active() is not None:
         shape, dtype = declared(node)
@@ -89,19 +89,21 @@ def compose(
 ) -> Node:
     """A new node. Missing inputs become variables called <node>_<input>.
 
-    given: parameters, and attributes of the user (`__x__`). attr: more attributes; AttrScope adds
-        its own.
+    given: parameters, and attributes of the user (`__x__`; any, without parameters). attr: more
+        attributes; AttrScope adds its own.
     Raises OperatorError for wrong parameters, too many inputs and, when tracing, types that do not
     fit.
     """
     # gluoncv gives an Initializer as __init__, of which MXNet keeps only the address: nothing
     if attr:
         attr = {k: str(v) for k, v in attr.items() if k != "__init__" or isinstance(v, str)}
-    # keywords that are attributes of the user; AttrScope and `attr` come before them, as in MXNet
+    # keywords that are attributes of the user: all, where an operator has no parameters. AttrScope
+    # and `attr` come before them, as in MXNet
     user = [
         k
         for k in given
-        if k not in op.param_index and (k in attribute.HIDDEN or attribute.is_user_key(k))
+        if k not in op.param_index
+        and (not op.params or k in attribute.HIDDEN or attribute.is_user_key(k))
     ]
     if user:
         own = attribute.hide({k: str(given[k]) for k in user})
@@ -135,7 +137,7 @@ def compose(
         values.append(v)
         if v.node.op is None and (start := start_of(op, names[i])):
             v.node.extra = start | (v.node.extra or {})
-    if len(extra) > len(given):  # attributes of the user: those meant for inputs went there
+    if len(extra) > len(given):  # user attributes: those for inputs were moved there
         for n in names:
             for key in attribute.HIDDEN:
                 extra.pop(f"{n}_{key}", None)
@@ -151,8 +153,8 @@ def compose(
 
 
 def in_precision(node: Node, policy: precision.Policy) -> Node:
-    """The node with its inputs cast as the policy wants. Of inputs whose dtype is not known, the
-    floats are taken for float32 parameters, or for either."""
+    """The node with its inputs cast according to the policy. Inputs of unknown dtype are assumed to
+    be float32 parameters."""
     op, attrs = node.op, node.attrs
     assert op is not None
     if op.name in precision.CASTS or policy.rule(op, attrs) is None:
@@ -176,7 +178,7 @@ def in_precision(node: Node, policy: precision.Policy) -> Node:
 
 
 def _stand_in(v: Value, target: str) -> Value:
-    """A value of its type in float32, where it has the target dtype."""
+    """A float32 value of the same shape, if v has the target dtype."""
     if not v.node.is_typed or v.type.dtype != target:
         return v
     return Value(Node(None, {}, (), v.node.name, (v.type._replace(dtype="float32"),)))
@@ -198,7 +200,8 @@ def multicast(values: Sequence[Value]) -> list[Value]:
 
 
 def variable_attrs(op: Operator, extra: dict[str, str], input_name: str) -> dict[str, str]:
-    """Attributes of the variable made for a missing input: those of the node, and how it starts."""
+    """Attributes of the variable made for a missing input: those of the node, and its
+    initializer."""
     attrs = dict(extra)
     for key in attribute.HIDDEN:
         if f"{input_name}_{key}" in extra:
@@ -207,17 +210,17 @@ def variable_attrs(op: Operator, extra: dict[str, str], input_name: str) -> dict
 
 
 def start_of(op: Operator, input_name: str) -> dict[str, str]:
-    """The attributes that initialize a variable which is this input and has no initializer."""
+    """The initializer attributes of a variable for this input without an initializer of its own."""
     start = INITIAL.get((op.name, input_name)) or INITIAL.get(("", input_name))
     return {"__init__": start} if start else {}
 
 
 def _type(node: Node) -> None:
-    """Gives a node its output types, and untyped variables below it theirs. Raises OperatorError.
+    """Sets the output types of a node, and of untyped variables below it. Raises OperatorError.
 
-    What depends on a source of partly unknown shape, such as _zeros(shape=(0, 3)), or on a variable
-    whose consumer cannot infer its shape, stays untyped until an operator infers it from its
-    other inputs, or until the graph is complete: see complete_types.
+    Values that depend on a source of partly unknown shape, such as _zeros(shape=(0, 3)), or on a
+    variable whose consumer cannot infer its shape, stay untyped until an operator infers them from
+        its other inputs, or until the graph is complete: see complete_types.
     """
     if not node.inputs and source_shape(node) is not None:
         return
@@ -235,8 +238,8 @@ def _type(node: Node) -> None:
 
 
 def complete_types(outputs: Sequence[Value], known: dict[Value, Type] | None = None) -> None:
-    """Types what has stayed untyped in a traced graph, by inference over all of it; what cannot be
-    known stays. known: types of values. Raises OperatorError."""
+    """Types the remaining untyped values of a traced graph, by inference over the whole graph;
+    undetermined values stay untyped. known: types of values. Raises OperatorError."""
     order = topological(outputs)
     if all([n.is_typed for n in order]):
         return
@@ -254,7 +257,7 @@ def complete_types(outputs: Sequence[Value], known: dict[Value, Type] | None = N
 
 
 def check_typed(outputs: Sequence[Value]) -> None:
-    """Completes the types of a traced graph. Raises OperatorError where a shape stays unknown."""
+    """Completes the types of a traced graph. Raises OperatorError if a shape stays unknown."""
     complete_types(outputs)
     for node in topological(outputs):
         for v in () if node.is_typed else node.inputs:
@@ -274,8 +277,8 @@ def _unknown(node: Node, shape, user: Node) -> OperatorError:
 
 
 def _complete(v: Value, t: Type, user: Node) -> None:
-    """Gives the type that its first user infers to a variable, to a source of partly unknown shape,
-    or to what depends on one."""
+    """Sets the type inferred by the first user on a variable, a source of partly unknown shape, or
+    a value that depends on one."""
     node = v.node
     if node.op is not None and source_shape(node) is None:
         complete_types([v], {v: t})
@@ -309,7 +312,8 @@ def dtype_flag(dtype) -> str:
 
 
 def twin(node: Node, inputs: Sequence[Value]) -> list[Value]:
-    """A copy of a node; variables are copied too, so that their attributes can be set apart."""
+    """A copy of a node; variables are copied too, so that their attributes can be set
+    separately."""
     made = Node(
         node.op,
         node.attrs,
@@ -330,7 +334,8 @@ def renamed(outputs: list[Value], name: str) -> list[Value]:
 
 
 def named(outputs: list[Value]) -> list[Value]:
-    """A typed graph of passes as a user's: every node has a name, and no `train`."""
+    """Converts a typed graph made by passes to a user's graph: every node has a name, and no
+    `train`."""
     counter: dict[str, int] = {}
 
     def replace(node, inputs):

@@ -1,7 +1,7 @@
 """sym.contrib: loops and branches of Symbols, and the operators that MXNet calls contributed.
 
 The body of a loop is called once, on variables. What it computes from them becomes a graph inside
-the operator; what it reads from outside is cut off there and becomes an input.
+the operator; outside values that it reads become inputs.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ..kernels.record import REGISTRY, Operator, Type, lookup
 from ..ndarray.branch import Branch
 from ..ndarray.control import Part
 from ..ndarray.loop import Loop
-from ..ndarray.nesting import LoopError, NotNested, flatten, pair, regroup
+from ..ndarray.nesting import LoopError, NotNested, flatten, pair, unflatten
 from . import attribute
 from .symbol import Symbol, active, apply, symbol_function, var
 
-SCOPE = "__subgraph_name__"  # the attribute of what is made inside a body
+SCOPE = "__subgraph_name__"  # the attribute of nodes created inside a body
 
 
 # ---- the user's functions ------------------------------------------------------------------------
@@ -188,20 +188,16 @@ def rand_zipfian(true_classes, num_sampled, range_max):
 # ---- nested lists --------------------------------------------------------------------------------
 
 
-def _leaf(x):
-    if not isinstance(x, Symbol):
-        return None
-    n = len(x._outputs)
-    return list(x._outputs), n if n > 1 else 0
-
-
 def _flatten(value, what: str) -> tuple[list[Value], Any]:
     """(values, form) of Symbols in nested lists."""
 
-    def refuse(x):
-        return NotNested(f"{what} must be (nested) list of Symbol, got {type(x).__name__}")
+    def outputs(x, leaves: list):
+        if not isinstance(x, Symbol):
+            raise NotNested(f"{what} must be (nested) list of Symbol, got {type(x).__name__}")
+        leaves += x._outputs
+        return len(x._outputs) if len(x._outputs) > 1 else 0
 
-    return flatten(value, _leaf, refuse)
+    return flatten(value, (), outputs)
 
 
 def _unified(form):
@@ -212,7 +208,7 @@ def _unified(form):
 
 
 def _regroup(values: Sequence[Value], form):
-    return regroup([Symbol([v]) for v in values], form)
+    return unflatten(form, [Symbol([v]) for v in values])
 
 
 def _limit(max_iterations) -> int:
@@ -230,14 +226,14 @@ def _limit(max_iterations) -> int:
 
 class _Names(threading.local):
     def __init__(self):
-        self.counts = Counter()
+        self.counts: Counter[str] = Counter()
 
 
 _names = _Names()
 
 
 class _Scope:
-    """Marks everything that is composed inside, so that it can be told from what was there."""
+    """Marks nodes composed inside, to distinguish them from existing ones."""
 
     def __init__(self, name: str):
         outer = attribute.current().get(None).get(SCOPE, "")
@@ -257,7 +253,7 @@ class _Scope:
         return (node.extra or {}).get(SCOPE) == self.name
 
     def outputs(self, outs: Sequence[Value], states: Sequence[Value]) -> list[Value]:
-        """The outputs of a body, each of a node of its own inside it."""
+        """The outputs of a body, each of a separate node inside it."""
         nodes = {v.node for v in outs}
         made = []
         for k, v in enumerate([*outs, *states]):
@@ -295,7 +291,7 @@ class _Scope:
 
 
 def _stand_in(v: Value, sliced: bool = False) -> Value:
-    """The variable that a body gets for a value, or for its slices."""
+    """The variable that represents a value, or its slices, in a body."""
     made = var(f"{v.node.name}-{v.index}")._outputs[0]
     if active() is not None and v.node.is_typed:
         t = v.type
@@ -314,8 +310,8 @@ def _places(inputs: list[Value], of: Sequence[Value], text: str) -> list[int]:
 
 
 def _union(union: dict, inputs: Sequence[Value], outer: dict, own: dict) -> list[int]:
-    """Adds what graphs read to the inputs of their operator; where the inputs of this graph are
-    among them. own: number of each loop variable."""
+    """Adds the values that a graph reads to its operator's inputs; returns the positions of the
+    graph's inputs among them. own: index of each loop variable."""
     places = []
     for v in inputs:
         key = own[v] if v in own else outer[v]
@@ -336,8 +332,8 @@ def _made(name: str, graphs: list, inputs: Sequence[Value], **given) -> list[Val
 
 
 def operator_of(name: str, given: dict[str, str], graphs: Sequence[Sequence[Value]]) -> Operator:
-    """The record of one use of _foreach, _while_loop or _cond. given: its attributes as files have
-    them; graphs: outputs of its subgraphs. Raises MXNetError."""
+    """The record of one use of _foreach, _while_loop or _cond. given: its attributes as in files;
+    graphs: outputs of its subgraphs. Raises MXNetError."""
 
     def whole(key):
         return int(given[key])

@@ -1,5 +1,5 @@
-"""Drawing: a graph as DOT, and pictures of it through `dot`, else the wheel graphviz-pure, else a
-hint and the text."""
+"""Drawing: a graph as DOT, rendered by `dot` or the wheel graphviz-pure; without both, the DOT text
+and a hint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HINT = "pip install graphviz-pure (or install Graphviz), to draw pictures"
 TIMEOUT_S = 120
 MAX_ATTRIBUTES = 5
 
-# fill colour by the family of the operator: the module its record stands in
+# fill colour by the family of the operator: the module of its record
 COLORS = {
     "conv": "#fb8072",
     "dense": "#fb8072",
@@ -57,7 +57,7 @@ WEIGHT_SUFFIXES = (
 
 
 class Drawing(graphviz.Digraph):
-    """A graphviz.Digraph that is rendered without Graphviz too; shows itself in Jupyter. `source`
+    """A graphviz.Digraph that can be rendered without Graphviz; shows itself in Jupyter. `source`
     is the DOT text."""
 
     def pipe(
@@ -81,8 +81,8 @@ class Drawing(graphviz.Digraph):
     ) -> str:
         """Writes the DOT text to `filename` and the picture beside it. Returns the picture's path.
 
-        cleanup: removes the text. Where nothing can draw, the text stays, and MXNetError tells the
-            hint.
+        cleanup: removes the text. If no renderer is found, the text remains, and MXNetError gives
+            the hint.
         """
         text_file = self.save(filename, directory=directory)
         format = format or self.format
@@ -106,7 +106,7 @@ class Drawing(graphviz.Digraph):
 
 
 def command() -> str | None:
-    """The program that draws: dot on PATH, else graphviz-pure on PATH or beside this Python; None
+    """The rendering program: dot on PATH, else graphviz-pure on PATH or beside this Python; None
     without one."""
     beside = os.pathsep.join([sysconfig.get_path("scripts"), os.path.dirname(sys.executable)])
     return (
@@ -120,7 +120,7 @@ def run_dot(source: str, format: str, engine: str = "dot") -> bytes:
     """A picture of a DOT text. Raises MXNetError."""
     program = command()
     if program is None:
-        raise MXNetError(f"nothing that draws DOT files was found\n  fix: {HINT}")
+        raise MXNetError(f"no renderer of DOT files was found\n  fix: {HINT}")
     try:
         done = subprocess.run(
             [program, f"-K{engine}", f"-T{format}"],
@@ -146,8 +146,8 @@ def run_dot(source: str, format: str, engine: str = "dot") -> bytes:
 def shapes_of(
     outputs: Sequence[Value], shapes: dict[str, tuple] | None, dtypes: dict[str, str] | None = None
 ) -> dict:
-    """Known shapes by value, from shapes of variables by name. Raises OperatorError where given
-    ones do not fit."""
+    """Known shapes by value, from shapes of variables by name. Raises OperatorError if given shapes
+    do not fit."""
     variables = {n.name: n for n in topological(outputs) if n.op is None}
     if unknown := [n for n in shapes or () if n not in variables]:
         raise InvalidValue(
@@ -167,8 +167,8 @@ def shapes_of(
 
 
 def hidden_nodes(outputs: Sequence[Value]) -> set[Node]:
-    """Weights: variables that operators write or that are called like one, and what is computed
-    from them alone."""
+    """Weights: variables that operators write or that are named like weights, and values computed
+    only from them."""
     order = topological(outputs)
     written = {
         n.inputs[i].node
@@ -203,8 +203,8 @@ def label(node: Node) -> str:
 
 
 def shown_attributes(node: Node) -> list[str]:
-    """Parameters worth showing, required ones first: given, not the default, and no neutral (1, 1)
-    or (0, 0)."""
+    """Parameters to show, required ones first: given, not the default, and not a neutral (1, 1) or
+    (0, 0)."""
     texts, found, op = text_attrs(node), [], node.op
     assert op is not None
     for p in sorted(op.params, key=lambda p: p.default is not REQUIRED):
@@ -229,7 +229,7 @@ def color(node: Node) -> str:
 
 
 class Repeat:
-    """`times` equal units of `length` nodes, one after another, from `first` in the list of drawn
+    """`times` consecutive equal units of `length` nodes, from `first` in the list of drawn
     nodes."""
 
     def __init__(self, first: int, length: int, times: int):
@@ -274,10 +274,10 @@ def draw(
     hide_weights: bool = True,
     collapse: bool = False,
 ) -> Drawing:
-    """A drawing of a graph, inputs above outputs, with shapes on the edges where they are known.
+    """A drawing of a graph, inputs above outputs, with shapes on the edges if known.
 
-    node_attrs: DOT attributes of every node. collapse: equal blocks that follow each other are
-        drawn once, "x 3".
+    node_attrs: DOT attributes of every node. collapse: consecutive equal blocks are drawn once, "x
+        3".
     """
     known = shapes_of(outputs, shapes, dtypes)
     hidden = hidden_nodes(outputs) if hide_weights else set()
@@ -352,7 +352,7 @@ def draw(
 
 
 def tooltip(node: Node, shapes: dict) -> str:
-    """What a pointer over the node shows: name, parameters, output shape."""
+    """The tooltip of a node: name, parameters, output shape."""
     parts = [node.name, *(f"{k}={v}" for k, v in text_attrs(node).items())]
     shape = shapes.get(Value(node))
     return "\n".join([*parts, f"output {shape}"] if shape is not None else parts).replace(

@@ -25,7 +25,7 @@ from ..ndarray.autograd import pause
 from ..ndarray.backward import deliver_rows
 from ..ndarray.creation import zeros
 from ..ndarray.interpreter import call
-from ..ndarray.invoke import copy_into
+from ..ndarray.launch import copy_into
 from ..ndarray.monitored import Watcher, run_backward, run_forward
 from ..ndarray.ndarray import NDArray, check_nd, empty_like_spec
 from ..ndarray.sparse.graphs import infer_storage

@@ -1,4 +1,4 @@
-"""From the tape to a Symbol: what autograd.get_symbol gives."""
+"""Converts a tape to a Symbol, for autograd.get_symbol."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def symbol_of(tape) -> Symbol:
     """The Symbol of a tape (ndarray.backward's TapeGraph): variables are var0, var1 ... in the
     order of their use.
 
-    Raises MXNetError where a Python function stands on the tape.
+    Raises MXNetError if the tape contains a Python function.
     """
     if any(getattr(node.plan, "python", False) for node in tape.nodes):
         raise MXNetError(

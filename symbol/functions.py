@@ -25,6 +25,30 @@ from .symbol import (  # noqa: F401
     var,
 )
 
+# what sym offers beside the operators
+__all__ = [
+    "Custom",
+    "Group",
+    "Symbol",
+    "Variable",
+    "arange",
+    "eye",
+    "full",
+    "histogram",
+    "hypot",
+    "linspace",
+    "load",
+    "load_json",
+    "maximum",
+    "minimum",
+    "ones",
+    "pow",
+    "power",
+    "split_v2",
+    "var",
+    "zeros",
+]
+
 
 def _creation(op: str, given: dict, kwargs: dict) -> Symbol:
     name, attr = kwargs.pop("name", None), kwargs.pop("attr", None)
@@ -189,7 +213,4 @@ def __getattr__(name: str):
 
 
 def __dir__():
-    return sorted(
-        {n for n in globals() if not n.startswith("_")}
-        | {n for n in REGISTRY if not n.startswith("_")}
-    )
+    return sorted({*__all__, *(n for n in REGISTRY if not n.startswith("_"))})

@@ -1,5 +1,5 @@
-"""Basic indexing of arrays of known shape, as NDArrays do it: what to slice, and the shape that is
-left."""
+"""Basic indexing of arrays of known shape, as for NDArrays: the slice to take, and the resulting
+shape."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ..engine.error import InvalidIndex, InvalidType
 
 
 def slice_of(shape: Sequence[int], key) -> tuple[dict | None, tuple[int, ...]]:
-    """(attributes of `slice`, or None where all is taken; shape of the result) of x[key].
+    """(attributes of `slice`, or None if everything is taken; shape of the result) of x[key].
 
     key: ints, slices, None and ..., or a tuple of them. A result without axes has shape (1,).
-    Raises TypeError for other keys, IndexError for places outside.
+    Raises TypeError for other keys, IndexError for indices out of range.
     """
     keys = list(key) if isinstance(key, tuple) else [key]
     if any(

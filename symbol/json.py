@@ -1,5 +1,5 @@
-"""Graphs as MXNet's JSON, both ways: what 1.9.1 writes, letter by letter, and what any version
-since 0.8 wrote."""
+"""Graphs as MXNet's JSON: writes exactly what 1.9.1 writes, and reads files of any version since
+0.8."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .compose import variable_attrs
 VERSION = 10901  # MXNet 1.9.1
 OLDEST = 800  # files without a version
 ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
-INLINE_ITEMS = 10  # longer lists take a line for each item
+INLINE_ITEMS = 10  # longer lists have one item per line
 
 
 # ---- writing -------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ def to_json(outputs: Sequence[Value]) -> str:
 
 
 def _graph(outputs: Sequence[Value]) -> dict:
-    """A graph, or one inside a node, as JSON has it: without devices."""
+    """A graph, or one inside a node, for JSON: without devices."""
     outputs = without_copies(outputs)
     order = topological(outputs)
     number = {node: i for i, node in enumerate(order)}
@@ -65,7 +65,7 @@ def _graph(outputs: Sequence[Value]) -> dict:
 
 
 def text_attrs(node: Node) -> dict[str, str]:
-    """A node's attributes as text: as they were given, or those that differ from their defaults."""
+    """A node's attributes as text: as given, or those that differ from their defaults."""
     if node.extra is not None or node.op is None:
         return node.extra or {}
     return {
@@ -98,7 +98,7 @@ def _join(parts: list[str], brackets: str, lines: bool, depth: int) -> str:
 
 
 def without_amp_cast(outputs: Sequence[Value]) -> list[Value]:
-    """The graph without the casts that mixed precision put in."""
+    """The graph without the casts inserted by mixed precision."""
     return rewrite(
         outputs,
         lambda node, inputs: (
@@ -111,7 +111,7 @@ def without_amp_cast(outputs: Sequence[Value]) -> list[Value]:
 
 
 def from_json(text: str, where: str = "JSON text") -> list[Value]:
-    """The graph of a JSON text. Raises MXNetError that says what is wrong, and names the node.
+    """The graph of a JSON text. Raises MXNetError that names the fault and the node.
 
     where: what the text is, for errors (a file name).
     """
@@ -206,8 +206,8 @@ def _upgrade(
     name: str,
     version: int,
 ) -> None:
-    """What changed since the file was written: inputs left out, and attributes of inputs kept on
-    their user."""
+    """Upgrades a node of an older version: adds omitted inputs, and moves attributes of inputs from
+    their user to them."""
     if len(inputs) < len(names):
         inputs += [
             Value(Node(None, {}, (), f"{name}_{n}", None, variable_attrs(op, extra, n)))
@@ -222,3 +222,22 @@ def _upgrade(
             start = variable_attrs(op, {}, n).get("__init__")
             if start is not None:
                 v.node.extra = {**(v.node.extra or {}), "__init__": start}
+
+
+def debug_text(outputs: Sequence[Value]) -> str:
+    """The graph as text, one paragraph for each node."""
+    lines = ["Symbol Outputs:"] + [
+        f"\toutput[{i}]={v.node.name}({v.index})" for i, v in enumerate(outputs)
+    ]
+    for node in topological(outputs):
+        if node.op is None:
+            lines.append(f"Variable:{node.name}")
+            continue
+        lines += ["--------------------", f"Op:{node.op.name}, Name={node.name}"]
+        if node.inputs:
+            lines += ["Inputs:"] + [
+                f"\targ[{i}]={v.node.name}({v.index})" for i, v in enumerate(node.inputs)
+            ]
+        if attrs := text_attrs(node):
+            lines += ["Attrs:"] + [f"\t{k}={v}" for k, v in sorted(attrs.items())]
+    return "\n".join(lines) + "\n"

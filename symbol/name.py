@@ -1,4 +1,4 @@
-"""mx.name: how nodes get their names. NameManager counts per operator, Prefix puts a text before
+"""mx.name: how nodes get their names. NameManager counts per operator, Prefix adds a prefix to
 every name."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ class _ClassProperty:
 
 
 class NameManager:
-    """Names nodes that are given none: the operator in small letters and a counter. Use it in a
+    """Names unnamed nodes by the lower-case operator name and a counter. Use it in a
     `with` statement."""
 
     current = _ClassProperty()
@@ -54,11 +54,11 @@ class Prefix(NameManager):
 class _Current(threading.local):
     def __init__(self):
         self.value = NameManager()
-        self.outer: list[NameManager] = []  # what each `with` covers
+        self.outer: list[NameManager] = []  # the enclosing manager of each `with`
 
 
 _current = _Current()
-NameManager._current = _current  # MXNet's name of it
+NameManager._current = _current  # MXNet's name
 
 
 def current() -> NameManager:

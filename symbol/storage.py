@@ -1,5 +1,5 @@
-"""Executors with sparse arrays: storage types of arguments and gradients, and a run node by node,
-with the tape for gradients."""
+"""Executors with sparse arrays: storage types of arguments and gradients, and execution node by
+node, with the tape for gradients."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ..graph.graph import Node, Value, topological
 from ..kernels.spec import STYPES
 from ..ndarray import autograd
 from ..ndarray.interpreter import Compute, run_nodes
-from ..ndarray.invoke import copy_into
+from ..ndarray.launch import copy_into
 from ..ndarray.ndarray import NDArray
 from ..ndarray.sparse.storage import DENSE
 from ..ndarray.tape import Variable, shadow
 
 
 def declared(node: Node, stype_dict: dict) -> str:
-    """The storage type of a variable: stype_dict's, else what sym.var(stype=) said."""
+    """The storage type of a variable: stype_dict's, else that of sym.var(stype=)."""
     told = (node.extra or {}).get("__storage_type__", "0")
     found = STYPES[int(told)] if told in ("0", "1", "2") else told
     return stype_dict.get(node.name, found)
@@ -25,8 +25,8 @@ def declared(node: Node, stype_dict: dict) -> str:
 def gradient_stypes(
     outputs: Sequence[Value], stypes: dict[Value, str], variables: Sequence[Node]
 ) -> list[str]:
-    """The storage types that gradients of variables have: row_sparse where all that reads a
-    variable makes such gradients, or where the variable is row_sparse itself."""
+    """The storage types that gradients of variables have: row_sparse if all readers of a variable
+    produce such gradients, or if the variable itself is row_sparse."""
     readers: dict[Value, list[tuple[Node, int]]] = {}
     for node in topological(outputs):
         for i, v in enumerate(node.inputs):
@@ -53,7 +53,7 @@ def _makes_rows(node: Node, i: int, stypes: dict[Value, str]) -> bool:
 
 
 class StorageRun:
-    """How an executor runs whose arguments or gradients are sparse."""
+    """Execution of an executor with sparse arguments or gradients."""
 
     def __init__(self, outputs: Sequence[Value], nodes: Sequence[Node]):
         self._outputs, self._nodes = list(outputs), list(nodes)
@@ -74,7 +74,7 @@ class StorageRun:
         return [h.detach() for h in self._heads]
 
     def backward(self, head_grads: Sequence[NDArray | None]) -> None:
-        """Gradients of the last forward, into the arrays that it was given."""
+        """Gradients of the last forward, written to the arrays given to it."""
         pairs = [(h, g) for h, g in zip(self._heads, head_grads) if h._tape is not None]
         if pairs:
             heads, grads = (list(x) for x in zip(*pairs))
@@ -82,7 +82,7 @@ class StorageRun:
 
 
 def keep(results: Sequence[NDArray], targets: list[NDArray]) -> None:
-    """Puts results into the executor's outputs: dense ones into the memory that they have."""
+    """Writes results to the executor's outputs: dense ones in place."""
     for i, (result, target) in enumerate(zip(results, targets)):
         if result._spec is target._spec and result.stype == DENSE:
             copy_into(result, target)

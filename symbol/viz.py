@@ -66,11 +66,10 @@ def plot_network(
 
     symbol: a Symbol, a Block, or the path of a -symbol.json file. shape: of the inputs by name, or
         of `data` alone;
-    puts shapes on the edges. node_attrs: DOT attributes of all nodes. hide_weights: leaves
-    parameters out.
-    collapse: draws equal blocks that follow each other once. save_format: svg or png.
-    Raises TypeError, OperatorError for shapes that do not fit, MXNetError (on rendering) where
-    nothing can draw.
+    puts shapes on the edges. node_attrs: DOT attributes of all nodes. hide_weights: omits
+    parameters. collapse: draws consecutive equal blocks once. save_format: svg or png.
+    Raises TypeError, OperatorError for shapes that do not fit, MXNetError (on rendering) without a
+    renderer.
     """
     shapes = _shapes(shape)
     dtypes = {k: dtype_name(t) for k, t in dtype.items()} if isinstance(dtype, dict) else {}

@@ -129,6 +129,7 @@ def main() -> int:
         [
             *(ROOT / "engine").rglob("*.c"),
             *(ROOT / "kernels/cpu").glob("*.c"),
+            *(ROOT / "kernels/cuda").glob("*.c"),
             *(ROOT / "graph").glob("*.c"),
         ]
     )
@@ -138,7 +139,7 @@ def main() -> int:
         capture_output=True,
         text=True,
     ).stdout.strip()
-    imports = floors.every_import(ROOT)
+    imports = [*floors.every_import(ROOT), *floors.every_include(ROOT)]
     checks = [
         run("lint", python, "-m", "ruff", "check", "."),
         run("format", python, "-m", "ruff", "format", "--check", "."),
@@ -150,11 +151,7 @@ def main() -> int:
             "-I",
             ROOT,
             "-I",
-            ROOT / "engine/core",
-            "-I",
             ROOT / "kernels/cpu",
-            "-I",
-            ROOT / "kernels/cpu/generated",
             "-I",
             Path(sys.prefix) / "include",
             "-I",

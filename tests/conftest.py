@@ -5,6 +5,7 @@ import os
 import signal
 
 import hypothesis
+import isa
 import pytest
 
 # Test processes share the cores: an OpenMP thread that spins at a barrier takes the core from the
@@ -23,20 +24,17 @@ hypothesis.settings.load_profile("repeatable")
 # a shell's background job ignores Ctrl-C, and so would the programs that tests interrupt
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-ISAS = {"baseline": "PLK_BASELINE", "avx2": "PLK_AVX2", "avx512": "PLK_AVX512"}
-
 
 def pytest_addoption(parser):
-    parser.addoption("--isa", choices=ISAS, help="kernels as on a machine that runs no more")
+    parser.addoption("--isa", choices=isa.ISAS, help="kernels as on a machine that runs no more")
     parser.addoption("--backend", choices=("cpu", "reference"), help="of the current device")
 
 
 def pytest_configure(config):
-    isa = config.getoption("--isa")
-    if isa:
-        lib = importlib.import_module("plait.engine").lib
-        lib.plk_isa_limit(getattr(lib, ISAS[isa]))
-        os.environ["ONEDNN_MAX_CPU_ISA"] = {"baseline": "SSE41", "avx2": "AVX2"}.get(isa, "DEFAULT")
+    name = config.getoption("--isa")
+    if name:
+        os.environ |= isa.environment(name)
+        isa.limit(name)
     if config.getoption("--backend") == "reference":
         device = importlib.import_module("reference_backend").reference()
         type(device).default_ctx = device

@@ -1,7 +1,7 @@
 """The floors of the house: a room imports only rooms that stand before it in ROOMS, and no files
 import each other in a circle. Every import counts: at the top of a file, inside a function, by
-importlib, as text. And what a device can do is asked of its Backend: outside BACKENDS no code
-depends on the kind of a device."""
+importlib, as text; and every include of C. What a device can do is asked of its Backend: outside
+BACKENDS no code depends on the kind of a device."""
 
 from __future__ import annotations
 
@@ -101,6 +101,18 @@ def _named(text: str, package: list[str]) -> str:
 def every_import(root: Path) -> list[Import]:
     known = modules(root)
     return [i for module, path in known.items() for i in imports(module, path, known)]
+
+
+def every_include(root: Path) -> Iterator[Import]:
+    """What C and CUDA files include of the package; their names here keep their endings."""
+    name = lambda path: ".".join(path.relative_to(root).parts)
+    files = [p for room in ROOMS for p in (root / room).rglob("*")]
+    for path in (p for p in files if p.suffix in (".c", ".h", ".cu", ".cuh")):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if found := re.match(r'\s*#\s*include "(.*)"', line):
+                near = (folder / found[1] for folder in (path.parent, root, root / "kernels/cpu"))
+                for target in [p.resolve() for p in near if p.is_file()][:1]:
+                    yield Import(name(path), name(target), path, number)
 
 
 def upward(found: list[Import], root: Path) -> list[str]:

@@ -2,6 +2,34 @@
 
 import numpy as np
 
+# their gradient is another function, by design
+NO_DERIVATIVE = {
+    "_contrib_round_ste",
+    "_contrib_sign_ste",
+    "_contrib_gradientmultiplier",
+    "IdentityAttachKLSparseReg",
+}
+
+
+def is_public(op) -> bool:
+    """Do users call it? Others are called by gradients and optimizers only, with shapes that are
+    right by construction."""
+    return op.pointwise or any(
+        "_update" not in n and (not n.startswith("_") or n.startswith(("_contrib_", "_image_")))
+        for n in (op.name, *op.aliases)
+    )
+
+
+def is_differentiable(op) -> bool:
+    """Is its gradient the derivative?"""
+    return (
+        op.grad is not None
+        and not op.has(LossLayer)
+        and not op.random
+        and is_public(op)
+        and op.name not in NO_DERIVATIVE
+    )
+
 
 def kind_of(given) -> str:
     """values, ints, uniform or definite as `record` makes them; normal for a bare shape."""

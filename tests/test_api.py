@@ -217,6 +217,60 @@ def test_the_whole_api_is_here():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+# public names of namespaces that MXNet does not have there
+OURS = {
+    "mxnet": "NDArray Symbol gpu_memory_info num_gpus seed_all stream wait_compiled",
+    "mxnet.contrib.amp": "autocast convert_bucketing_module",
+    "mxnet.engine": "Context MXNetError Var cpu cpu_pinned cpu_shared current_context ffi gpu"
+    " gpu_memory_info is_naive num_gpus push raise_last set_naive stats trim wait wait_for_var"
+    " waitall",
+    "mxnet.gluon.contrib.estimator": "ProgressBarHandler TensorBoardHandler",
+    "mxnet.gluon.contrib.rnn": "dynamic_unroll",
+    "mxnet.gluon.data": "IntervalSampler",
+    "mxnet.gluon.data.vision": "Digits",
+    "mxnet.gluon.model_zoo.vision": "MODELS UnknownModelError",
+    "mxnet.gluon.nn": "Identity",
+    "mxnet.module": "DataParallelExecutorGroup",
+    "mxnet.ndarray": "Custom Function hypot save_tobuffer",
+    "mxnet.ndarray.sparse": "StorageFallback",
+    "mxnet.optimizer": "GroupAdaGrad multi_lamb_update multi_mp_lamb_update",
+    "mxnet.symbol": "Custom",
+}
+
+
+def test_namespaces_offer_no_helpers():
+    """Packages, and modules whose names are made when first used, show MXNet's names, operators,
+    modules of plait and OURS; in plain modules one expects what they import."""
+    known = {}
+    for module, _, name, *_ in rows():
+        known.setdefault(module, set()).add(name)
+    from plait.kernels.record import REGISTRY
+
+    wrong = []
+    for name, names in known.items():
+        module = importlib.import_module("plait" + name.removeprefix("mxnet"))
+        if not hasattr(module, "__path__") and not hasattr(module, "__getattr__"):
+            continue
+        for shown in getattr(module, "__all__", None) or dir(module):
+            if shown.startswith("_") or shown in names or shown in REGISTRY:
+                continue
+            value = getattr(module, shown)
+            ours = inspect.ismodule(value) and value.__name__.startswith("plait.")
+            if not ours and shown not in OURS.get(name, "").split():
+                wrong.append(f"{name}.{shown}")
+    assert not wrong
+
+
+def test_nd_and_sym_reach_no_helpers():
+    import plait
+
+    for namespace in (plait.nd, plait.sym):
+        helpers = vars(namespace.functions).keys() - dir(namespace)
+        reached = [n for n in helpers if n[0] != "_" and hasattr(namespace, n)]
+        assert "Callable" in helpers
+        assert [n for n in reached if not inspect.ismodule(getattr(namespace, n))] == []
+
+
 def test_difference_sees_what_differs():
     def f(a, b=1, *, c="x"):
         pass

@@ -43,6 +43,16 @@ def test_an_import_of_a_later_room_is_found(house, way):
     assert "graph/ must not import ndarray.tape: ndarray/ stands on it" in wrong[0]
 
 
+def test_an_include_of_a_later_room_is_found(house):
+    (house / "graph" / "walk.h").touch()
+    (house / "graph" / "walk.c").write_text('#include "walk.h"\n')
+    (house / "ndarray" / "array.c").write_text('#include "graph/walk.h"\n')
+    assert floors.upward([*floors.every_include(house)], house) == []
+    (house / "graph" / "walk.h").write_text('#include "../ndarray/array.c"\n')
+    wrong = floors.upward([*floors.every_include(house)], house)
+    assert len(wrong) == 1 and "graph/ must not import ndarray.array.c" in wrong[0]
+
+
 @pytest.mark.parametrize("way", sorted(KINDS))
 def test_a_question_for_the_kind_of_a_device_is_found(house, way, monkeypatch):
     (house / "kernels" / "cuda").mkdir(parents=True)
@@ -77,11 +87,11 @@ def test_a_file_ending_is_no_module(house):
 def test_every_room_is_a_folder_and_imports_only_what_stands_before_it():
     found = {p.parent.name for p in ROOT.glob("*/__init__.py")}
     assert found == set(floors.ROOMS)
-    assert floors.upward(floors.every_import(ROOT), ROOT) == []
+    assert floors.upward([*floors.every_import(ROOT), *floors.every_include(ROOT)], ROOT) == []
 
 
 def test_no_files_import_each_other():
-    assert floors.circles(floors.every_import(ROOT)) == []
+    assert floors.circles([*floors.every_import(ROOT), *floors.every_include(ROOT)]) == []
 
 
 def test_only_backends_depend_on_the_kind_of_a_device():

@@ -165,7 +165,7 @@ def test_installed_files_have_the_headers_of_the_jit():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     package = ".".join(["plait", *jit.CPU.relative_to(ROOT).parts])
     patterns = [PurePath(p) for p in settings["package-data"][package]]
-    for header in map(PurePath, jit.HEADERS):
+    for header in map(PurePath, jit.headers()):
         assert (jit.CPU / header).is_file()
         assert any(header.match(str(p)) and len(header.parts) == len(p.parts) for p in patterns), (
             f"{header} is not installed"

@@ -8,7 +8,14 @@ net = nn.Dense(2)
 net.initialize()
 x = nd.ones((2, 3))
 y: mx.nd.NDArray = net(x)
-net(x, training=True)  # error: call-arg
+net(x, training=True)  # error: call-overload
+number_of_net: int = net(x)  # error: assignment
+composed: mx.sym.Symbol = net(mx.sym.var("data"))
+net(3)  # error: call-overload
+chain = nn.HybridSequential()
+chain.add(net)
+chain(x, training=True)  # error: call-arg
+anything: mx.nd.NDArray = chain(x)  # of blocks that are no layers nothing is known
 total: mx.nd.NDArray = x.sum(axis=1)
 wrong: int = x.sum()  # error: assignment
 x.sum(axes=1)  # error: call-arg
@@ -27,6 +34,6 @@ mx.sym.relu(a, dta=1)  # error: call-arg
 trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
 gluon.Trainer({}, "sgd", kv_store=None)  # error: call-arg
 with autograd.record():
-    loss = gluon.loss.L2Loss()(net(x), x)
+    loss: mx.nd.NDArray = gluon.loss.L2Loss()(net(x), x)
 loss.backward()
 trainer.step(batch_size=2)

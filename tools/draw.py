@@ -25,9 +25,7 @@ def main(argv: list[str]) -> int:
         metavar="NAME=1,3,224,224",
         help="shape of an input, to show shapes on the edges; may be repeated",
     )
-    p.add_argument(
-        "--collapse", action="store_true", help="draw equal blocks that follow each other once"
-    )
+    p.add_argument("--collapse", action="store_true", help="draw consecutive equal blocks once")
     args = p.parse_args(argv)
     shape = {}
     for item in args.shape:

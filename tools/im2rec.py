@@ -50,8 +50,8 @@ def write_list(path: str, items) -> None:
 
 
 def make_lists(args) -> list[str]:
-    """Writes the list files of a folder, in chunks, each whole or in parts to train, validate and
-    test. Returns their paths."""
+    """Writes the list files of a folder, in chunks, each optionally split into training, validation
+    and test parts. Returns their paths."""
     images, folders = find_images(args.root, args.recursive, args.exts)
     if args.recursive:
         for label, folder in enumerate(folders):
@@ -82,7 +82,7 @@ def make_lists(args) -> list[str]:
 
 
 def items_of(path: str):
-    """Gives (index, path, labels) of a list file; says which lines are no such thing."""
+    """Gives (index, path, labels) of a list file; reports invalid lines."""
     with open(path) as lines:
         for n, line in enumerate(lines, 1):
             try:
@@ -115,7 +115,7 @@ def make_record(args, item) -> bytes | None:
 
 
 def _fitted(image: np.ndarray, center_crop: bool, resize: int) -> np.ndarray:
-    """The middle square if asked for, then the shorter edge at `resize` pixels."""
+    """Crops the centre square if requested, then resizes the shorter edge to `resize` pixels."""
     height, width = image.shape[:2]
     if center_crop:
         edge = min(height, width)
@@ -170,17 +170,15 @@ def parser() -> argparse.ArgumentParser:
     lists.add_argument("--list", action="store_true", help="make lists instead of record files")
     lists.add_argument("--exts", nargs="+", default=EXTENSIONS, help="extensions of images")
     lists.add_argument("--chunks", type=int, default=1, help="number of lists")
-    lists.add_argument("--train-ratio", type=float, default=1.0, help="share of images to train")
-    lists.add_argument("--test-ratio", type=float, default=0.0, help="share of images to test")
-    lists.add_argument(
-        "--recursive", action="store_true", help="folders in it too: each is a class of its own"
-    )
+    lists.add_argument("--train-ratio", type=float, default=1.0, help="fraction for training")
+    lists.add_argument("--test-ratio", type=float, default=0.0, help="fraction for testing")
+    lists.add_argument("--recursive", action="store_true", help="subfolders too: each is a class")
     lists.add_argument("--shuffle", dest="shuffle", action="store_true", help="in random order")
     lists.add_argument("--no-shuffle", dest="shuffle", action="store_false", help="in name order")
     records = top.add_argument_group("record files")
     records.add_argument("--pass-through", action="store_true", help="pack the files as they are")
     records.add_argument("--resize", type=int, default=0, help="pixels of the shorter edge")
-    records.add_argument("--center-crop", action="store_true", help="cut the middle square out")
+    records.add_argument("--center-crop", action="store_true", help="crop the centre square")
     records.add_argument("--quality", type=int, default=95, help="JPEG 1-100, PNG 1-9")
     records.add_argument("--num-thread", type=int, default=1, help="threads that encode")
     records.add_argument(
@@ -195,7 +193,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command. Raises MXNetError where there is no list of the prefix."""
+    """Runs the command. Raises MXNetError if no list has the prefix."""
     args = parser().parse_args(argv)
     args.prefix, args.root = os.path.abspath(args.prefix), os.path.abspath(args.root)
     if args.chunks < 1:

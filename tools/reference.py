@@ -1,5 +1,5 @@
-"""plait docs: the reference, docs/reference/*.md: the operators, and a page for each module, from
-its docstrings."""
+"""plait docs: the reference, docs/reference/*.md: the operators, and one page per module, generated
+from docstrings."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ROOT = __package__.partition(".")[0]
 
 
 ROOMS = ("gluon", "training", "data")  # whose modules users import
-HIDDEN = ("graph", "kernels", "tools", "testing")  # no user imports them
+HIDDEN = ("graph", "kernels", "tools", "testing")  # not imported by users
 
 
 def public_modules() -> dict[str, ModuleType]:
-    """Name as users write it (mx.gluon.nn) -> module: the top level's, and the packages in them and
-    modules with an __all__ that offer something of their own."""
+    """Public name (mx.gluon.nn) -> module: those at the top level, and below them packages and
+    modules with an __all__ that define public names."""
     found: dict[str, ModuleType] = {}
     for name, target in MODULES.items():
         module = importlib.import_module(f"{ROOT}.{target}")
@@ -45,7 +45,7 @@ def public_modules() -> dict[str, ModuleType]:
 
 
 def public(module: ModuleType) -> dict[str, object]:
-    """What a module offers by name: its __all__, or what it or a part of it defines."""
+    """The public names of a module: its __all__, or what it or a submodule defines."""
     names = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
     known = {n: getattr(module, n, None) for n in sorted(names)}
     return {n: v for n, v in known.items() if _is_of(v, module)}

@@ -1,6 +1,6 @@
-"""A scripted training loop: what `python -m plait train` and docs/examples/train_digits.py run.
+"""A complete training loop, run by `python -m plait train` and docs/examples/train_digits.py.
 
-Data and model are chosen by name; progress is shown without waiting for the engine at every step.
+Data and model are selected by name; progress is shown without waiting for the engine at every step.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ..training.metric import Accuracy
 from ..training.metric import Loss as LossMetric
 from ..training.progress import Progress
 
-TRAIN_SAMPLE = 10_000  # training images that the accuracy after an epoch is measured on, at most
+TRAIN_SAMPLE = 10_000  # the maximum number of training images for the accuracy after an epoch
 DATASETS = {"digits": Digits, "mnist": MNIST, "fashion-mnist": FashionMNIST}
 
 
@@ -92,10 +92,10 @@ def build(name: str, image_size: int, classes: int = 10):
 
 
 def train_epoch(net, loader, trainer, loss_of, label="", mean=None, after_batch=None) -> float:
-    """One pass over the data, or the rest of one that is resumed. Returns the mean loss
+    """One pass over the data, or the rest of a resumed pass. Returns the mean loss
     (dimensionless).
 
-    mean: the metric that counts it. after_batch: called with the number of batches behind us.
+    mean: the metric that computes it. after_batch: called with the number of completed batches.
     """
     progress, mean = Progress(len(loader), label), LossMetric() if mean is None else mean
     if not loader.given:
@@ -114,7 +114,7 @@ def train_epoch(net, loader, trainer, loss_of, label="", mean=None, after_batch=
 
 
 def evaluate(net, loader, batches: int | None = None) -> float:
-    """Share of right answers, in [0, 1], in all batches or the first so many."""
+    """Accuracy in [0, 1] over all batches or the first `batches`."""
     metric = Accuracy()
     for x, y in itertools.islice(loader, batches):
         metric.update([y], [net(x)])
@@ -122,8 +122,8 @@ def evaluate(net, loader, batches: int | None = None) -> float:
 
 
 def seconds_per_epoch(net, loader, loss_of, batches: int = 30) -> dict[str, float]:
-    """Time of an epoch eager and hybridized (s), from a few batches of each; the weights stay as
-    they are."""
+    """Time of an epoch eager and hybridized (s), from a few batches of each; the weights are not
+    changed."""
     sample = [batch for batch, _ in zip(loader, range(batches))]
     times = {}
     for mode, active in (("eager", False), ("hybridized", True)):
@@ -179,10 +179,13 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--data", choices=sorted(DATASETS), default="digits", help="data set")
     p.add_argument("--model", default="lenet", help="mlp, lenet, or a name of the model zoo")
     p.add_argument("--epochs", type=positive, default=15, help="passes over the training data")
-    p.add_argument("--batch-size", type=positive, default=64, help="images a step")
+    p.add_argument("--batch-size", type=positive, default=64, help="batch size")
     p.add_argument("--optimizer", default="adam", help="name of an optimizer")
     p.add_argument(
-        "--lr", type=float, default=2e-3, help="learning rate at the start; it falls along a cosine"
+        "--lr",
+        type=float,
+        default=2e-3,
+        help="learning rate at the start; it decays along a cosine",
     )
     p.add_argument(
         "--hybridize",
@@ -197,30 +200,31 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--resume",
         action="store_true",
-        help="go on from the checkpoint in --out, if there is one, as if never interrupted",
+        help="resume exactly from the checkpoint in --out, if there is one",
     )
     p.add_argument(
         "--checkpoint-every",
         type=positive,
         metavar="BATCHES",
-        help="write the checkpoint inside epochs too",
+        help="also write the checkpoint every BATCHES batches",
     )
     return p
 
 
 def restore(checkpoint: Checkpoint) -> None:
-    """Continues from the checkpoint. Raises InvalidValue where it was made with other arguments."""
+    """Continues from the checkpoint. Raises InvalidValue if it was made with other arguments."""
     if not os.path.exists(checkpoint.path):
         return
     now = checkpoint.arguments
     then = load_checkpoint(checkpoint.path)["values"].get("arguments")
     if now != then:
-        other = [f"--{k} {v}" for k, v in (then or {}).items() if now.get(k) != v]
+        saved = then or {}
+        other = [f"with --{k} {v}" for k, v in saved.items() if now.get(k) != v]
+        other += [f"without --{k}" for k in now if k not in saved]
         raise InvalidValue(
             compose(
-                f"--resume: {checkpoint.path} is of a run with"
-                f" {' '.join(other) or 'fewer arguments'}",
-                fix="the arguments of that run, or another --out",
+                f"--resume: {checkpoint.path} was written by a run {', '.join(other)}",
+                fix="use the arguments of that run, or another --out",
             )
         )
     checkpoint.restore()
@@ -308,7 +312,7 @@ def run(argv: list[str] | None = None) -> list[dict]:
             str(name), format="svg", cleanup=True
         )
         written.append(".svg")
-    except MXNetError as error:  # nothing on this machine draws: the text of the graph stays
+    except MXNetError as error:  # graphviz is not installed: the graph remains as text
         print(error)
     if save_curve(history, Path(f"{name}-curve.png")):
         written.append("-curve.png")

@@ -1,5 +1,5 @@
-"""Checkpoint: all that a training run depends on, in one file, so that a resumed run equals one
-that was never interrupted."""
+"""Checkpoint: the full state of a training run in one file, so that a resumed run equals an
+uninterrupted one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..ndarray.saved_state import StateError
 
 __all__ = ["Checkpoint", "StateError"]
 
-KIND = "Block"  # what the file calls something with parameters
+KIND = "Block"  # the kind of an entry that has parameters, in the file
 
 
 @runtime_checkable
@@ -25,15 +25,15 @@ class HasParameters(Protocol):
         """Each parameter once, with its first name."""
 
     def _saved_parameters(self) -> dict:
-        """The values of the parameters, and the gradients that may still grow, as plain data."""
+        """The values of the parameters, and the gradients that accumulate, as plain data."""
 
     def _restore_parameters(self, found: dict, where: str) -> None:
-        """Takes them back; writes nothing unless all fits. Raises StateError."""
+        """Restores them; changes nothing unless everything matches. Raises StateError."""
 
 
 @runtime_checkable
 class UpdatesParameters(Protocol):
-    """Something that updates parameters of others: a gluon.Trainer."""
+    """Something that updates parameters: a gluon.Trainer."""
 
     def _updated(self) -> list:
         """The parameters, in its order."""
@@ -43,16 +43,17 @@ class Checkpoint:
     """Saves the state of a training run to a file, and resumes from it.
 
     A checkpoint holds the state of its parts and the random streams of plait, NumPy and Python. It
-    is written beside its place and renamed: after a crash the file is the last whole checkpoint.
-    The file is one of arrays and JSON, which `nd.load` reads too; no pickle.
+    is written to a temporary file and renamed: after a crash the file is the last complete
+        checkpoint. It contains arrays and JSON, which `nd.load` reads too; no pickles.
 
     Args:
         path: the file.
-        parts: by name, what the run depends on: blocks (their parameters), and whatever has
+        parts: the state of the run, by name: blocks (their parameters), and objects with
             state_dict() and load_state_dict(state): Trainer (optimizer, counts, schedule, loss
             scale), DataLoader and iterators (the position in the epoch), metrics, Modules, objects
             of your own. A value that is plain data (a number, a text, an array, a list ...) becomes
-            an attribute of the checkpoint, to be read and set: `best=0.0` is `checkpoint.best`.
+            an attribute of the checkpoint that can be read and set: `best=0.0` is
+                `checkpoint.best`.
 
     >>> import os, tempfile
     >>> net = gluon.nn.Dense(1, in_units=2)
@@ -80,7 +81,7 @@ class Checkpoint:
         self.add(**parts)
 
     def add(self, **parts) -> None:
-        """More parts."""
+        """Adds parts."""
         for name, part in parts.items():
             if isinstance(part, HasParameters) or saved_state.has_state(part):
                 self._parts[name] = part
@@ -99,14 +100,14 @@ class Checkpoint:
                 setattr(self, name, part)
 
     def save(self) -> None:
-        """Writes the file. Raises OSError where that cannot be done; the old file then stays."""
+        """Writes the file. Raises OSError if that fails; the old file then remains."""
         saved_state.write(self.path, saved_state.CHECKPOINT, self.state_dict())
 
     def restore(self) -> bool:
-        """Continues from the file. Returns False where there is none.
+        """Continues from the file. Returns False if there is none.
 
-        Call it directly before the training loop, when all parts are made. Raises StateError where
-        the file is another one's, damaged, or does not fit the parts.
+        Call it directly before the training loop, when all parts exist. Raises StateError if the
+        file is not a checkpoint, is damaged, or does not match the parts.
         """
         if not os.path.exists(self.path):
             return False
@@ -132,8 +133,8 @@ class Checkpoint:
         return [(n, p) for n, p in self._parts.items() if isinstance(p, UpdatesParameters)]
 
     def _order(self, trainer: UpdatesParameters) -> list[str | None]:
-        """The structural names of a trainer's parameters in its order, which is that of their full
-        names: dense10 comes before dense9."""
+        """The structural names of a trainer's parameters, sorted by full name as in the trainer:
+        dense10 comes before dense9."""
         names = {
             p: f"{n}.{name}"
             for n, part in self._parts.items()
@@ -197,7 +198,7 @@ def state_of(part) -> saved_state.Saved:
 
 
 def restore(part, found, where: str) -> None:
-    """Gives a part its state back. Raises StateError."""
+    """Restores the state of a part. Raises StateError."""
     if not isinstance(part, HasParameters):
         saved_state.restore(part, found, where)
         return

@@ -20,18 +20,18 @@ from ..engine.error import (
 )
 from ..engine.registry import table
 from ..ndarray import NDArray, functions, random, serialization
-from ..ndarray.invoke import copy_into
+from ..ndarray.launch import copy_into
 from ..ndarray.ndarray import from_memory
 from ..ndarray.numpy_mode import is_np_array  # noqa: F401
 from ..ndarray.serialization import load  # noqa: F401
 
 
 class InitializerError(InvalidValue):
-    """An initializer that is unknown, or cannot serve an array."""
+    """An unknown initializer, or one that cannot initialize an array."""
 
 
 class InitDesc(str):
-    """A parameter's name with what decides its initialization.
+    """A parameter's name and the attributes that determine its initialization.
 
     attrs: the variable's attributes; `__init__` holds an initializer (or its JSON text) that
         overrides the rules.
@@ -115,8 +115,8 @@ def _draw(sample, a: float, b: float, arr: NDArray) -> None:
 
 
 class Initializer:
-    """Base class. Override `_init_weight(name, arr)`; other kinds of parameters have rules by the
-    end of their name."""
+    """Base class. Override `_init_weight(name, arr)`; other parameters are initialized by the
+    suffix of their name."""
 
     # end of the name -> method
     RULES: ClassVar[dict[str, str]] = {
@@ -154,7 +154,7 @@ class Initializer:
             )
 
     def dumps(self) -> str:
-        """JSON text from which `create` makes this initializer again."""
+        """JSON text from which `create` reconstructs this initializer."""
         return json.dumps([self.__class__.__name__.lower(), self._kwargs])
 
     def __repr__(self):
@@ -468,8 +468,8 @@ class FusedRNN(Initializer):
 
 @register
 class Load:
-    """Takes values from saved arrays, by name (`arg:` and `aux:` are stripped); default_init serves
-    the rest.
+    """Takes values from saved arrays, by name (`arg:` and `aux:` are stripped); default_init
+    initializes the rest.
 
     param: dict of NDArrays, or the name of a file.
     """

@@ -10,7 +10,7 @@ from ..ndarray.saved_state import Stateful
 
 
 class ScheduleError(InvalidValue):
-    """Parameters of a schedule that make no sense."""
+    """Invalid parameters of a schedule."""
 
 
 def _require(condition, rule: str) -> None:
@@ -128,7 +128,7 @@ class _Decay(LRScheduler):
         self.base_lr_orig, self.max_steps = self.base_lr, max_update - warmup_steps
 
     def _decay(self, done: float) -> float:
-        """The fraction of the decay that remains when `done` in [0, 1] of the steps are over."""
+        """The fraction of the decay that remains after a fraction `done` in [0, 1] of the steps."""
         raise NotImplementedError
 
     def __call__(self, num_update):

@@ -36,6 +36,6 @@ def load_params(prefix: str, epoch: int) -> tuple[dict, dict]:
 
 
 def load_checkpoint(prefix: str, epoch: int) -> tuple:
-    """(symbol, arg_params, aux_params) from prefix-symbol.json and prefix-EPOCH.params, which
-    save_checkpoint, Module or HybridBlock.export wrote."""
+    """(symbol, arg_params, aux_params) from prefix-symbol.json and prefix-EPOCH.params, written by
+    save_checkpoint, Module or HybridBlock.export."""
     return (sym.load(f"{prefix}-symbol.json"), *load_params(prefix, epoch))

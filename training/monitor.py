@@ -1,4 +1,4 @@
-"""Monitor: statistics of what every operator computes, in some batches."""
+"""Monitor: statistics of every operator's outputs, in some batches."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Monitor:
         pattern: regular expression of the names to watch.
         sort: by name. monitor_all: inputs of operators too.
 
-    An executor that is watched runs operator by operator; between the watched batches it runs as
-    fast as ever.
+    A monitored executor runs operator by operator; between the monitored batches it runs at full
+    speed.
     """
 
     def __init__(self, interval, stat_func=None, pattern=".*", sort=False, monitor_all=False):
@@ -37,7 +37,7 @@ class Monitor:
         self.exes: list = []
 
     def stat_helper(self, name: str, array: NDArray) -> None:
-        """Notes the statistic of an array, if it is wanted now."""
+        """Records the statistic of an array, if it is enabled."""
         if self.activated and self.re_prog.match(name):
             self.queue.append((self.step, name, self.stat_func(array)))
 
@@ -50,7 +50,7 @@ class Monitor:
         exe.set_monitor_callback(self.stat_helper if self.activated else None, self.monitor_all)
 
     def tic(self) -> None:
-        """Before a batch: begins to watch if it is this batch's turn."""
+        """Before a batch: starts monitoring if this batch is due."""
         if self.step % self.interval == 0:
             self.queue, self.activated = [], True
             for exe in self.exes:

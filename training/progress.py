@@ -1,4 +1,4 @@
-"""Progress: a bar on a terminal with the loss of a while ago, so that nothing waits for it."""
+"""Progress: a progress bar whose loss is some steps old, so that the loop does not wait for it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import sys
 class Progress:
     """A tqdm bar on a terminal, nothing elsewhere.
 
-    The loss shown is the one of EVERY steps ago: it is ready or nearly so, and waiting for it keeps
-    the loop from running further ahead of the engine than that, which would only hold memory.
+    The loss shown is EVERY steps old, so it is usually ready. Waiting for it also limits how far
+    the loop runs ahead of the engine, which bounds memory.
 
     Args:
         total: steps of the bar; None where not known. label: text before it.
@@ -38,6 +38,6 @@ class Progress:
             self._pending = loss
 
     def close(self) -> None:
-        """Takes the bar away."""
+        """Removes the bar."""
         if self._bar is not None:
             self._bar.close()

@@ -1,4 +1,4 @@
-"""What writes TensorBoard files: the first of tensorboardX, mxboard and torch that is installed."""
+"""The writer of TensorBoard files: from the first installed of tensorboardX, mxboard and torch."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ import importlib
 from ...engine import missing
 
 _PACKAGE = __package__.partition(".")[0]
-# so that importing mx.contrib stays quick; other names of mx.contrib: its own modules
+# so that importing mx.contrib is fast; other names of mx.contrib: its own modules
 _ON_FIRST_USE = {
     "amp": "amp",
     "autograd": "autograd",

@@ -1,4 +1,5 @@
-"""mx.contrib.autograd: the interface of MXNet's first autograd, where training meant recording."""
+"""mx.contrib.autograd: the interface of MXNet's first autograd, in which training mode and
+recording were one switch."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ class TrainingStateScope:
 
 
 def train_section() -> TrainingStateScope:
-    """Scope of computations that gradients are wanted of."""
+    """Scope whose computations are recorded for gradients."""
     return TrainingStateScope(True)
 
 
@@ -67,7 +68,7 @@ def backward(outputs, out_grads=None, retain_graph=False) -> None:
 
 
 class OutputsError(InvalidType, AssertionError):
-    """Outputs or inputs of a gradient that are no arrays."""
+    """Outputs or inputs of a gradient that are not arrays."""
 
 
 def compute_gradient(outputs) -> None:

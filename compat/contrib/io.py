@@ -10,9 +10,9 @@ __all__ = ["DataDesc", "DataIter", "DataLoaderIter"]
 
 
 class DataLoaderIter(DataIter):
-    """Iterates over a loader of (data, label) batches; a last batch that is short is padded.
+    """Iterates over a loader of (data, label) batches; an incomplete last batch is padded.
 
-    data_name, label_name, dtype: what provide_data and provide_label tell a Module.
+    data_name, label_name, dtype: those in provide_data and provide_label.
     """
 
     def __init__(self, loader, data_name="data", label_name="softmax_label", dtype="float32"):
@@ -31,11 +31,11 @@ class DataLoaderIter(DataIter):
         self.reset()
 
     def reset(self):
-        """Starts again."""
+        """Starts an epoch."""
         self._batches, self._current = iter(self._loader), None
 
     def iter_next(self):
-        """Goes to the next batch. Returns whether there is one."""
+        """Advances to the next batch. Returns whether there is one."""
         self._current = next(self._batches, None)
         return self._current is not None
 
@@ -55,9 +55,9 @@ class DataLoaderIter(DataIter):
         return self._part(1)
 
     def getpad(self):
-        """How many rows at the end of the batch are padding."""
+        """The number of padding rows at the end of the batch."""
         return self.batch_size - self._current[0].shape[0]
 
     def getindex(self):
-        """Loaders do not tell the numbers of items."""
+        """None: loaders do not report the indices of items."""
         return None

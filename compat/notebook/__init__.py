@@ -1,3 +1,3 @@
-"""mx.notebook: callbacks that show how training goes in a notebook."""
+"""mx.notebook: callbacks that show training progress in a notebook."""
 
 from . import callback

@@ -1,6 +1,6 @@
 """Callbacks for Module.fit in a notebook: metrics as pandas tables, live curves by Bokeh.
 
-pandas and bokeh are optional: what needs them says so.
+pandas and bokeh are optional; a missing one is reported when needed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _need(package: str):
 
 
 def _metrics(param) -> dict:
-    """Names and values of a batch's metric, which starts anew."""
+    """Names and values of a batch's metric, which is then reset."""
     if param.eval_metric is None:
         return {}
     values = dict(param.eval_metric.get_name_value())
@@ -114,10 +114,10 @@ class PandasLogger:
 
 
 class LiveBokehChart:
-    """Base of charts that grow while training runs.
+    """Base of charts that are updated during training.
 
     Args:
-        pandas_logger: where values are kept; by default a new PandasLogger.
+        pandas_logger: stores the values; by default a new PandasLogger.
         metric_name: the metric to draw.
         display_freq: seconds between renderings.
     """
@@ -131,11 +131,11 @@ class LiveBokehChart:
         self.handle = self.setup_chart()
 
     def setup_chart(self):
-        """Makes the chart and returns its handle; for subclasses."""
+        """Creates the chart and returns its handle; for subclasses."""
         raise MissingMethod(f"{type(self).__name__} must define setup_chart()")
 
     def update_chart_data(self):
-        """Puts new values into the chart; for subclasses."""
+        """Adds new values to the chart; for subclasses."""
         raise MissingMethod(f"{type(self).__name__} must define update_chart_data()")
 
     def interval_elapsed(self) -> bool:

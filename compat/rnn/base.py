@@ -1,4 +1,4 @@
-"""What symbolic recurrent cells share: parameters by name, states, unrolling, packed weights."""
+"""The base of symbolic recurrent cells: parameters by name, states, unrolling, packed weights."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from ...symbol.symbol import Symbol
 
 
 class CellError(MXNetError, AssertionError):
-    """A cell that is called in a way it cannot be; MXNet raises AssertionError."""
+    """Invalid use of a cell; MXNet raises AssertionError."""
 
 
 class RNNParams:
-    """Variables by name, shared between cells. prefix: stands before every name."""
+    """Variables by name, shared between cells. prefix: the prefix of every name."""
 
     def __init__(self, prefix=""):
         self._prefix = prefix
         self._params = {}
 
     def get(self, name, **kwargs):
-        """The variable prefix + name, made at the first use. kwargs: as for sym.Variable."""
+        """The variable prefix + name, created at its first use. kwargs: as for sym.Variable."""
         name = self._prefix + name
         if name not in self._params:
             self._params[name] = symbol.Variable(name, **kwargs)
@@ -29,7 +29,7 @@ class RNNParams:
 
 def normalize(length, inputs, layout, merge, in_layout=None):
     """(inputs as one Symbol or as a list of one for each step, the axis of time). merge: True one,
-    False a list, None as they are."""
+    False a list, None unchanged."""
     if inputs is None:
         raise CellError(
             "unroll(inputs=None) has been deprecated. Please create input variables outside unroll."
@@ -60,8 +60,8 @@ def normalize(length, inputs, layout, merge, in_layout=None):
 class BaseRNNCell:
     """Base of cells: cell(input, states) -> (output, new states) for one step.
 
-    prefix: stands before the names of the nodes, and of the parameters unless `params`, an
-    RNNParams of other cells, are given.
+    prefix: of the names of the nodes, and of the parameters unless `params`, the RNNParams of other
+        cells, is given.
     """
 
     def __init__(self, prefix="", params=None):
@@ -72,7 +72,7 @@ class BaseRNNCell:
         self.reset()
 
     def reset(self):
-        """Starts the numbers in names anew."""
+        """Resets the counters in names."""
         self._init_counter = -1
         self._counter = -1
         for cell in getattr(self, "_cells", ()):
@@ -83,7 +83,7 @@ class BaseRNNCell:
 
     @property
     def params(self):
-        """The parameters, to be shared with other cells."""
+        """The parameters, which can be shared with other cells."""
         self._own_params = False
         return self._params
 
@@ -102,7 +102,7 @@ class BaseRNNCell:
         return ()
 
     def _step_name(self) -> str:
-        """What stands before the names of one more step."""
+        """The name prefix of the next step."""
         self._counter += 1
         return f"{self._prefix}t{self._counter}_"
 
@@ -114,7 +114,7 @@ class BaseRNNCell:
             )
 
     def begin_state(self, func=symbol.zeros, **kwargs):
-        """Symbols of the first states. func: what makes them, sym.zeros, sym.Variable ...; kwargs:
+        """Symbols of the initial states. func: creates them: sym.zeros, sym.Variable ...; kwargs:
         for func."""
         self._check_unmodified()
         states = []
@@ -132,7 +132,7 @@ class BaseRNNCell:
                 yield f"{self._prefix}{group}_{kind}", gates
 
     def unpack_weights(self, args):
-        """A copy of the dict args with an array for each gate instead of one for all."""
+        """A copy of the dict args with one array per gate instead of one for all."""
         args = args.copy()
         for packed, gates in self._group_names():
             array, h = args.pop(packed), self._num_hidden
@@ -151,7 +151,7 @@ class BaseRNNCell:
         """(outputs, last states) of `length` steps.
 
         inputs: a Symbol of the layout, N batch, T time, C channels; or a list of one for each step.
-        merge_outputs: True one Symbol, False a list, None what is at hand.
+        merge_outputs: True one Symbol, False a list, None whichever is available.
         """
         self.reset()
         inputs, _ = normalize(length, inputs, layout, False)
@@ -171,12 +171,12 @@ class BaseRNNCell:
 
 
 def vector_state(num_hidden: int) -> dict:
-    """The info of a state of shape (batch, num_hidden)."""
+    """The description of a state of shape (batch, num_hidden)."""
     return {"shape": (0, num_hidden), "__layout__": "NC"}
 
 
 def gates_of(values, n: int, name: str, axis: int = 1) -> list[Symbol]:
-    """A Symbol cut into n gates."""
+    """A Symbol split into n gates."""
     parts = symbol.SliceChannel(values, num_outputs=n, axis=axis, name=name)
     return [Symbol([v]) for v in parts._outputs]
 

@@ -46,8 +46,8 @@ class RNNCell(_DenseCell):
 
 
 class LSTMCell(_DenseCell):
-    """Long short-term memory; states h and c. forget_bias: where the bias of the forget gate
-    starts. Source: Hochreiter and Schmidhuber 1997; Jozefowicz et al. 2015."""
+    """Long short-term memory; states h and c. forget_bias: initial bias of the forget gate. Source:
+    Hochreiter and Schmidhuber 1997; Jozefowicz et al. 2015."""
 
     def __init__(self, num_hidden, prefix="lstm_", params=None, forget_bias=1.0):
         super().__init__(num_hidden, prefix, params, init=init.LSTMBias(forget_bias=forget_bias))
@@ -84,7 +84,7 @@ def lstm_step(i, f, c, make_o, before, activation, name: str):
 
 
 class GRUCell(_DenseCell):
-    """Gated recurrent unit as cuDNN has it. Source: Cho et al. 2014."""
+    """Gated recurrent unit, in cuDNN's variant. Source: Cho et al. 2014."""
 
     def __init__(self, num_hidden, prefix="gru_", params=None):
         super().__init__(num_hidden, prefix, params)

@@ -13,7 +13,7 @@ LEAKY = functools.partial(symbol.LeakyReLU, act_type="leaky", slope=0.2)
 
 class BaseConvRNNCell(BaseRNNCell):
     """Base of convolutional cells. input_shape: of one step, with the batch: (N, C, H, W) in the
-    order of conv_layout. Kernels of h2h must be odd: states keep their size."""
+    order of conv_layout. h2h kernels must be odd, so that states keep their size."""
 
     def __init__(
         self,
@@ -82,8 +82,8 @@ class BaseConvRNNCell(BaseRNNCell):
         )
 
 
-class ConvRNNCell(BaseConvRNNCell):
-    """The simple cell with convolutions."""
+def _constructor(prefix: str):
+    """The __init__ of a cell: MXNet's defaults, and a prefix."""
 
     def __init__(
         self,
@@ -100,11 +100,12 @@ class ConvRNNCell(BaseConvRNNCell):
         i2h_bias_initializer="zeros",
         h2h_bias_initializer="zeros",
         activation=LEAKY,
-        prefix="ConvRNN_",
+        prefix=prefix,
         params=None,
         conv_layout="NCHW",
     ):
-        super().__init__(
+        BaseConvRNNCell.__init__(
+            self,
             input_shape,
             num_hidden,
             h2h_kernel,
@@ -122,6 +123,14 @@ class ConvRNNCell(BaseConvRNNCell):
             params,
             conv_layout,
         )
+
+    return __init__
+
+
+class ConvRNNCell(BaseConvRNNCell):
+    """The Elman cell with convolutions."""
+
+    __init__ = _constructor("ConvRNN_")
 
     @property
     def _gate_names(self):
@@ -141,43 +150,7 @@ class ConvRNNCell(BaseConvRNNCell):
 class ConvLSTMCell(BaseConvRNNCell):
     """The LSTM with convolutions. Source: Shi et al. 2015, arXiv:1506.04214."""
 
-    def __init__(
-        self,
-        input_shape,
-        num_hidden,
-        h2h_kernel=(3, 3),
-        h2h_dilate=(1, 1),
-        i2h_kernel=(3, 3),
-        i2h_stride=(1, 1),
-        i2h_pad=(1, 1),
-        i2h_dilate=(1, 1),
-        i2h_weight_initializer=None,
-        h2h_weight_initializer=None,
-        i2h_bias_initializer="zeros",
-        h2h_bias_initializer="zeros",
-        activation=LEAKY,
-        prefix="ConvLSTM_",
-        params=None,
-        conv_layout="NCHW",
-    ):
-        super().__init__(
-            input_shape,
-            num_hidden,
-            h2h_kernel,
-            h2h_dilate,
-            i2h_kernel,
-            i2h_stride,
-            i2h_pad,
-            i2h_dilate,
-            i2h_weight_initializer,
-            h2h_weight_initializer,
-            i2h_bias_initializer,
-            h2h_bias_initializer,
-            activation,
-            prefix,
-            params,
-            conv_layout,
-        )
+    __init__ = _constructor("ConvLSTM_")
 
     @property
     def _gate_names(self):
@@ -202,43 +175,7 @@ class ConvLSTMCell(BaseConvRNNCell):
 class ConvGRUCell(BaseConvRNNCell):
     """The GRU with convolutions."""
 
-    def __init__(
-        self,
-        input_shape,
-        num_hidden,
-        h2h_kernel=(3, 3),
-        h2h_dilate=(1, 1),
-        i2h_kernel=(3, 3),
-        i2h_stride=(1, 1),
-        i2h_pad=(1, 1),
-        i2h_dilate=(1, 1),
-        i2h_weight_initializer=None,
-        h2h_weight_initializer=None,
-        i2h_bias_initializer="zeros",
-        h2h_bias_initializer="zeros",
-        activation=LEAKY,
-        prefix="ConvGRU_",
-        params=None,
-        conv_layout="NCHW",
-    ):
-        super().__init__(
-            input_shape,
-            num_hidden,
-            h2h_kernel,
-            h2h_dilate,
-            i2h_kernel,
-            i2h_stride,
-            i2h_pad,
-            i2h_dilate,
-            i2h_weight_initializer,
-            h2h_weight_initializer,
-            i2h_bias_initializer,
-            h2h_bias_initializer,
-            activation,
-            prefix,
-            params,
-            conv_layout,
-        )
+    __init__ = _constructor("ConvGRU_")
 
     @property
     def _gate_names(self):

@@ -22,10 +22,10 @@ GATES = {
 
 
 class FusedRNNCell(BaseRNNCell):
-    """Layers of recurrent cells that are unrolled in one operator, with one vector of parameters.
+    """Layers of recurrent cells that run as one operator over all steps, with one parameter vector.
 
     mode: rnn_relu, rnn_tanh, lstm or gru. dropout: between layers. get_next_state: does unroll
-    return the last states? forget_bias: where the bias of the forget gate starts.
+    return the last states? forget_bias: initial bias of the forget gate.
     """
 
     def __init__(

@@ -1,4 +1,5 @@
-"""Sentences as batches: words as numbers, and buckets of sentences of about the same length."""
+"""Batches of sentences: encoding of words as numbers, and buckets of sentences of similar
+length."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ def encode_sentences(
     """(sentences as lists of numbers, vocabulary) of lists of words.
 
     vocab: word -> number; None makes one, with invalid_key -> invalid_label, numbers from
-    start_label on. unknown_token: stands for words that a given vocab does not have; without it
-    they raise.
+    start_label on. unknown_token: replaces words that a given vocab does not have; without it they
+    raise an error.
     """
     new = vocab is None
     vocab = {invalid_key: invalid_label} if new else vocab
@@ -52,8 +53,9 @@ def encode_sentences(
 class BucketSentenceIter(DataIter):
     """Batches of sentences of one bucket each; the label of a word is the next one.
 
-    sentences: lists of numbers. buckets: lengths; None: those that fill a batch. Shorter sentences
-    are filled with invalid_label, longer ones left out. layout: NT (batch, length) or TN.
+    sentences: lists of numbers. buckets: lengths; None: those with enough sentences for a batch.
+        Shorter sentences are padded with invalid_label, longer ones dropped. layout: NT (batch,
+        length) or TN.
     """
 
     def __init__(

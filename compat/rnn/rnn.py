@@ -1,4 +1,4 @@
-"""Checkpoints of models with recurrent cells: files have an array for each gate."""
+"""Checkpoints of models with recurrent cells: files have one array per gate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recurrent cells that build Symbols: all of them, by the names that MXNet's module has."""
+"""Recurrent cells that build Symbols, under the names of MXNet's module."""
 
 from .base import BaseRNNCell, RNNParams
 from .basic import GRUCell, LSTMCell, RNNCell

@@ -1,4 +1,4 @@
-"""Symbolic cells made of cells: in a row, in both directions, with dropout, zoneout, residuals."""
+"""Symbolic cells composed of cells: sequential, bidirectional, with dropout, zoneout, residuals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .base import BaseRNNCell, CellError, normalize
 
 
 class _Cells(BaseRNNCell):
-    """Cells whose parameters and states are those of the cells inside."""
+    """Cells whose parameters and states are those of inner cells."""
 
     _override_cell_params: bool
 
@@ -31,7 +31,7 @@ class _Cells(BaseRNNCell):
         return [info for c in self._cells for info in c.state_info]
 
     def begin_state(self, **kwargs):
-        """Symbols of the first states of all cells."""
+        """Symbols of the initial states of all cells."""
         self._check_unmodified()
         return [s for c in self._cells for s in c.begin_state(**kwargs)]
 
@@ -49,7 +49,7 @@ class _Cells(BaseRNNCell):
 
 
 class SequentialRNNCell(_Cells):
-    """Cells one above the other. params: RNNParams for all of them."""
+    """Stacked cells. params: RNNParams for all of them."""
 
     def __init__(self, params=None):
         super().__init__(prefix="", params=params)
@@ -94,7 +94,7 @@ class SequentialRNNCell(_Cells):
 
 
 class BidirectionalCell(_Cells):
-    """One cell forward and one backward in time; their outputs side by side."""
+    """One cell forward and one backward in time; their outputs are concatenated."""
 
     def __init__(self, l_cell, r_cell, params=None, output_prefix="bi_"):
         super().__init__("", params=params)
@@ -158,7 +158,7 @@ class DropoutCell(BaseRNNCell):
         return symbol.Dropout(inputs, p=self.dropout) if self.dropout > 0 else inputs, states
 
     def unroll(self, length, inputs, begin_state=None, layout="NTC", merge_outputs=None):
-        """See BaseRNNCell.unroll; of all steps at once where they are one Symbol."""
+        """See BaseRNNCell.unroll; applied to all steps at once if they are one Symbol."""
         self.reset()
         inputs, _ = normalize(length, inputs, layout, merge_outputs)
         if isinstance(inputs, Symbol):
@@ -167,7 +167,7 @@ class DropoutCell(BaseRNNCell):
 
 
 class ModifierCell(BaseRNNCell):
-    """Base of cells that change what another cell does; that one is no longer called directly."""
+    """Base of cells that modify another cell, which is then no longer called directly."""
 
     def __init__(self, base_cell):
         super().__init__()
@@ -176,7 +176,7 @@ class ModifierCell(BaseRNNCell):
 
     @property
     def params(self):
-        """The parameters of the cell inside."""
+        """The parameters of the inner cell."""
         self._own_params = False
         return self.base_cell.params
 
@@ -185,7 +185,7 @@ class ModifierCell(BaseRNNCell):
         return self.base_cell.state_info
 
     def begin_state(self, init_sym=symbol.zeros, **kwargs):
-        """The first states of the cell inside. init_sym: what makes them."""
+        """The initial states of the inner cell. init_sym: creates them."""
         self._check_unmodified()
         self.base_cell._modified = False
         begin = self.base_cell.begin_state(func=init_sym, **kwargs)
@@ -202,7 +202,7 @@ class ModifierCell(BaseRNNCell):
 
 
 class ZoneoutCell(ModifierCell):
-    """Keeps elements of the output and of the states from the step before, at random. Source:
+    """Randomly keeps elements of the output and of the states of the previous step. Source:
     Krueger et al. 2016, arXiv:1606.01305."""
 
     def __init__(self, base_cell, zoneout_outputs=0.0, zoneout_states=0.0):
@@ -221,7 +221,7 @@ class ZoneoutCell(ModifierCell):
         self.prev_output = None
 
     def reset(self):
-        """Starts anew, without an output before."""
+        """Resets, without a previous output."""
         super().reset()
         self.prev_output = None
 

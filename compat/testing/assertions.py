@@ -20,7 +20,7 @@ def same(a, b) -> bool:
 
 
 def same_array(array1: NDArray, array2: NDArray) -> bool:
-    """Do two arrays share their memory? Writes through one and looks at the other."""
+    """Do two arrays share their memory? Writes to one and reads the other."""
     array1[:] += 1
     if not same(array1, array2):
         array1[:] -= 1
@@ -82,7 +82,7 @@ def assert_almost_equal_with_err(
     equal_nan=False,
     mismatches=(10, 10),
 ) -> None:
-    """Like assert_almost_equal, but a share `etol` of the elements may differ."""
+    """Like assert_almost_equal, but a fraction `etol` of the elements may differ."""
     a, b = as_numpy(a), as_numpy(b)
     rtol, atol = get_tols(a, b, rtol, atol)
     close = np.isclose(a, b, rtol, atol, equal_nan)

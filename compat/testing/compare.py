@@ -1,4 +1,4 @@
-"""Comparisons of arrays, graphs and speeds that mx.test_utils offers beside assert_almost_equal."""
+"""Comparisons of arrays, graphs and speeds of mx.test_utils, besides assert_almost_equal."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ...engine.error import InvalidValue
 
 
 def checkShapes(a, b) -> None:  # noqa: N802 - MXNet's name
-    """Raises AssertionError where two arrays differ in shape."""
+    """Raises AssertionError if two arrays differ in shape."""
     if a.shape != b.shape:
         raise AssertionError(f"a.shape = {a.shape} and b.shape = {b.shape} are not equal")
 
 
 def get_etol(etol=None) -> float:
-    """The share of elements that may be wrong; default none."""
+    """The fraction of elements that may be wrong; default 0."""
     return 0 if etol is None else etol
 
 
 def locationError(a, b, index, names, maxError=False) -> str:  # noqa: N802, N803 - MXNet's names
-    """Text for where two arrays differ."""
+    """A description of where two arrays differ."""
     most = "maximum " if maxError else ""
     return f"Location of {most}error: {index}, {names[0]}={a[index]:.8f}, {names[1]}={b[index]:.8f}"
 

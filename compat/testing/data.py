@@ -40,8 +40,8 @@ def _fetch_zip(url: str, folder: str) -> None:
 
 
 def get_mnist_ubyte() -> None:
-    """Puts the four IDX files of MNIST into ./data: from where gluon.data.vision.MNIST looks for
-    them, else from the network. Raises MXNetError."""
+    """Puts the four IDX files of MNIST into ./data: from the folders that gluon.data.vision.MNIST
+    searches, else from the network. Raises MXNetError."""
     folders = [Path("~/.mxnet/datasets/mnist").expanduser(), SHARED / "mnist"]
     os.makedirs("data", exist_ok=True)
     for name in MNIST_FILES:
@@ -156,7 +156,7 @@ def download_model(model_name, dst_dir="./", meta_info=None) -> tuple[str | None
 
 
 def get_im2rec_path(home_env="MXNET_HOME") -> str:
-    """The module that does what MXNet's tools/im2rec.py does; `python -m plait im2rec` runs it.
+    """The module that replaces MXNet's tools/im2rec.py; `python -m plait im2rec` runs it.
 
     Raises OSError when $home_env is set and holds no tools/im2rec.py.
     """

@@ -1,4 +1,4 @@
-"""DummyIter: one batch for ever, to time what consumes batches."""
+"""DummyIter: repeats one batch forever, to time consumers of batches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ...data.io import DataIter
 
 
 class DummyIter(DataIter):
-    """Gives the first batch of another iterator again and again."""
+    """Repeats the first batch of another iterator."""
 
     def __init__(self, real_iter):
         super().__init__(real_iter.batch_size)

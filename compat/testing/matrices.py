@@ -92,7 +92,7 @@ def np_reduce(dat, axis, keepdims, numpy_reduce_func) -> np.ndarray:
 
 
 def collapse_sum_like(a, shape) -> np.ndarray:
-    """a summed over what broadcasting a shape to a.shape would repeat."""
+    """a summed over the axes that broadcasting a shape to a.shape repeats."""
     if 0 in shape or a.size == 0:
         return np.zeros(shape, a.dtype)
     lead = a.ndim - len(shape)
@@ -101,14 +101,14 @@ def collapse_sum_like(a, shape) -> np.ndarray:
 
 
 def assign_each(the_input, function) -> np.ndarray:
-    """function of each element, as float64; a copy where function is None."""
+    """function of each element, as float64; a copy if function is None."""
     if function is None:
         return np.array(the_input)
     return np.vectorize(function, otypes=[np.float64])(the_input)
 
 
 def assign_each2(input1, input2, function) -> np.ndarray:
-    """function of each pair of elements, as float64; a copy of input1 where function is None."""
+    """function of each pair of elements, as float64; a copy of input1 if function is None."""
     if function is None:
         return np.array(input1)
     assert input1.shape == input2.shape

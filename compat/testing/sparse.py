@@ -29,7 +29,7 @@ def _uniform(shape, density, dtype, data_init, shuffle):
 
 
 def _powerlaw(shape, density, dtype):
-    """Each row has twice as many elements as the one before, as far as the density goes."""
+    """Each row has twice as many elements as the one before, until the density is reached."""
     n_rows, n_columns = shape
     count = int(n_rows * n_columns * density)
     if count < 2 * n_rows:
@@ -63,7 +63,7 @@ def rand_sparse_ndarray(
     """(a random sparse array, its parts: (data, indices) as NumPy, or (indptr, indices, data)).
 
     Args:
-        density: share of rows (row_sparse) or elements (csr) that are stored, default random.
+        density: fraction of rows (row_sparse) or elements (csr) that are stored, default random.
         distribution: "uniform", or of csr "powerlaw": each row has twice as many elements as the
             one before.
         data_init: all values. rsp_indices: numbers of the rows. modifier_func: applied to values.
@@ -135,7 +135,7 @@ def create_sparse_array_zd(
     modifier_func=None,
     shuffle_csr_indices=False,
 ):
-    """A random sparse array; of a row_sparse one rsp_indices alone say which rows it has."""
+    """A random sparse array; the rows of a row_sparse one are exactly rsp_indices."""
     return create_sparse_array(
         shape,
         stype,

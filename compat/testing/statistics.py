@@ -1,4 +1,4 @@
-"""Do random numbers follow their distribution? Tests of means, variances and frequencies."""
+"""Tests of random numbers: means, variances and frequencies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What surrounds a test: environment variables, standard error, repetition, GPUs."""
+"""The environment of a test: environment variables, standard error, repetition, GPUs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def retry(n):
 
 @contextlib.contextmanager
 def discard_stderr():
-    """Drops what is written to standard error meanwhile, by C code too."""
+    """Discards output to standard error, also from C code."""
     saved = os.dup(2)
     with open(os.devnull, "w") as null:
         os.dup2(null.fileno(), 2)

@@ -1,4 +1,5 @@
-"""Checks of symbols: outputs and gradients, against expected ones, numeric ones and each other."""
+"""Checks of symbols: outputs and gradients, compared with expected ones, numeric ones and each
+other."""
 
 from __future__ import annotations
 
@@ -185,7 +186,7 @@ def check_numeric_gradient(
     aux = _arrays(sym.list_auxiliary_states(), aux_states, ctx, dtype)
     requests = _requests(list(args) if grad_nodes is None else grad_nodes)
     shape = sym.infer_shape(**{k: v.shape for k, v in args.items()})[1][0]
-    # elements near 0 would hide those of the gradient
+    # elements near 0 would hide errors of the gradient
     direction = nd.array(np.random.rand(*shape) + 0.1, ctx, dtype)
     projected = F.make_loss(F.broadcast_mul(sym, _variable("__random_proj")))
     before = {n: np.random.normal(0, 0.01, args[n].shape).astype(dtype) for n in requests}

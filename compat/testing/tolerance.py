@@ -1,4 +1,4 @@
-"""The device, dtype and tolerances that tests use where they name none."""
+"""The default device, dtype and tolerances of tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def default_context() -> Context:
 
 
 def set_default_context(ctx: Context) -> None:
-    """Makes ctx the device of this thread where no `with` names another."""
+    """Makes ctx the default device of this thread outside any `with`."""
     Context.default_ctx = ctx
 
 

@@ -1,4 +1,4 @@
-"""Checks of blocks and optimizers: what should compute the same does."""
+"""Consistency checks of blocks and optimizers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""mx.image: single images read, cut, resized and changed at random; iterators over image files."""
+"""mx.image: reading, cropping, resizing and random augmentation of single images; iterators over
+image files."""
 
 from . import detection, image  # noqa: F401
 from . import detection as det  # noqa: F401

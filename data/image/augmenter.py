@@ -1,13 +1,12 @@
-"""Augmenters: changes of one image (H, W, C), most of them random; CreateAugmenter makes the usual
-list of them.
+"""Augmenters: transformations of one image (H, W, C), most of them random; CreateAugmenter makes
+the usual list.
 
-Changes of colour work on float images with values 0 .. 255 and are written into the image.
+Colour augmenters take float images with values 0 .. 255 and work in place.
 """
 
 from __future__ import annotations
 
 import json
-import random
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from ...engine.error import InvalidType, InvalidValue
 from ...ndarray import NDArray
 from ...ndarray import functions as nd
 from ...ndarray.creation import array
+from .. import streams
 from .pixels import (
     _area_argument,
     _get_interp_method,
@@ -54,7 +54,8 @@ def described(kwargs: dict) -> dict:
 
 
 class Augmenter:
-    """Base of augmenters: `__call__(src)` gives the changed image. kwargs: what `dumps` tells."""
+    """Base of augmenters: `__call__(src)` returns the transformed image. kwargs: the parameters
+    that `dumps` writes."""
 
     def __init__(self, **kwargs):
         self._kwargs = described(kwargs)
@@ -68,7 +69,7 @@ class Augmenter:
 
 
 class SequentialAug(Augmenter):
-    """Augmenters one after the other."""
+    """Applies augmenters in sequence."""
 
     def __init__(self, ts):
         super().__init__()
@@ -94,7 +95,7 @@ class RandomOrderAug(Augmenter):
         return [type(self).__name__.lower(), [t.dumps() for t in self.ts]]
 
     def __call__(self, src):
-        random.shuffle(self.ts)
+        streams.python().shuffle(self.ts)
         for t in self.ts:
             src = t(src)
         return src
@@ -114,7 +115,7 @@ class ResizeAug(_Sized):
 
 
 class ForceResizeAug(_Sized):
-    """Resized to `size` (width, height), whatever the ratio."""
+    """Resizes to `size` (width, height), ignoring the aspect ratio."""
 
     def __call__(self, src):
         sizes = (src.shape[0], src.shape[1], self.size[1], self.size[0])
@@ -122,21 +123,21 @@ class ForceResizeAug(_Sized):
 
 
 class RandomCropAug(_Sized):
-    """A part of `size` (width, height) at a random place."""
+    """A crop of `size` (width, height) at a random position."""
 
     def __call__(self, src):
         return random_crop(src, self.size, self.interp)[0]
 
 
 class CenterCropAug(_Sized):
-    """The middle part of `size` (width, height)."""
+    """The centre crop of `size` (width, height)."""
 
     def __call__(self, src):
         return center_crop(src, self.size, self.interp)[0]
 
 
 class RandomSizedCropAug(Augmenter):
-    """A part of random area and ratio, resized to `size`: see `random_size_crop`."""
+    """A crop of random area and aspect ratio, resized to `size`: see `random_size_crop`."""
 
     def __init__(self, size, area, ratio, interp=2, **kwargs):
         super().__init__(size=size, area=area, ratio=ratio, interp=interp)
@@ -148,19 +149,19 @@ class RandomSizedCropAug(Augmenter):
 
 
 class BrightnessJitterAug(Augmenter):
-    """Times a factor in 1 +- brightness."""
+    """Multiplies by a random factor in 1 +- brightness."""
 
     def __init__(self, brightness):
         super().__init__(brightness=brightness)
         self.brightness = brightness
 
     def __call__(self, src):
-        src *= 1.0 + random.uniform(-self.brightness, self.brightness)
+        src *= 1.0 + streams.python().uniform(-self.brightness, self.brightness)
         return src
 
 
 class ContrastJitterAug(Augmenter):
-    """Stretches the distance from the mean grey by a factor in 1 +- contrast."""
+    """Scales the difference from the mean grey value by a random factor in 1 +- contrast."""
 
     def __init__(self, contrast):
         super().__init__(contrast=contrast)
@@ -168,7 +169,7 @@ class ContrastJitterAug(Augmenter):
         self.coef = array(LUMA)
 
     def __call__(self, src):
-        alpha = 1.0 + random.uniform(-self.contrast, self.contrast)
+        alpha = 1.0 + streams.python().uniform(-self.contrast, self.contrast)
         grey = src * self.coef
         grey = (3.0 * (1.0 - alpha) / grey.size) * nd.sum(grey)
         src *= alpha
@@ -177,7 +178,7 @@ class ContrastJitterAug(Augmenter):
 
 
 class SaturationJitterAug(Augmenter):
-    """Stretches the distance from grey by a factor in 1 +- saturation."""
+    """Scales the difference from grey by a random factor in 1 +- saturation."""
 
     def __init__(self, saturation):
         super().__init__(saturation=saturation)
@@ -185,7 +186,7 @@ class SaturationJitterAug(Augmenter):
         self.coef = array(LUMA)
 
     def __call__(self, src):
-        alpha = 1.0 + random.uniform(-self.saturation, self.saturation)
+        alpha = 1.0 + streams.python().uniform(-self.saturation, self.saturation)
         grey = nd.sum(src * self.coef, axis=2, keepdims=True) * (1.0 - alpha)
         src *= alpha
         src += grey
@@ -193,7 +194,7 @@ class SaturationJitterAug(Augmenter):
 
 
 class HueJitterAug(Augmenter):
-    """Turns the hue by a part in +- hue of half a circle, in the colour space YIQ."""
+    """Rotates the hue by a random angle in +- hue * 180 degrees, in the colour space YIQ."""
 
     def __init__(self, hue):
         super().__init__(hue=hue)
@@ -201,14 +202,14 @@ class HueJitterAug(Augmenter):
         self.tyiq, self.ityiq = np.array(TO_YIQ), np.array(FROM_YIQ)
 
     def __call__(self, src):
-        angle = random.uniform(-self.hue, self.hue) * np.pi
+        angle = streams.python().uniform(-self.hue, self.hue) * np.pi
         u, w = np.cos(angle), np.sin(angle)
         turn = np.array([[1.0, 0.0, 0.0], [0.0, u, -w], [0.0, w, u]])
         return nd.dot(src, array((self.ityiq @ turn @ self.tyiq).T))
 
 
 class ColorJitterAug(RandomOrderAug):
-    """Random brightness, contrast and saturation, in random order; 0 leaves one out."""
+    """Random brightness, contrast and saturation, in random order; 0 disables one."""
 
     def __init__(self, brightness, contrast, saturation):
         kinds = (BrightnessJitterAug, ContrastJitterAug, SaturationJitterAug)
@@ -217,11 +218,12 @@ class ColorJitterAug(RandomOrderAug):
 
 
 class LightingAug(Augmenter):
-    """Adds principal colours with normal weights of standard deviation alphastd.
+    """Adds the principal components of the colours, with normal weights of standard deviation
+    alphastd.
 
     Args:
         eigval: (3,) eigenvalues of the colours' covariance.
-        eigvec: (3, 3) eigenvectors, one a column.
+        eigvec: (3, 3) eigenvectors, one per column.
     Source: Krizhevsky et al. 2012, section 4.1.
     """
 
@@ -230,13 +232,13 @@ class LightingAug(Augmenter):
         self.alphastd, self.eigval, self.eigvec = alphastd, eigval, eigvec
 
     def __call__(self, src):
-        alpha = np.random.normal(0, self.alphastd, size=(3,))
+        alpha = streams.numpy().normal(0, self.alphastd, size=(3,))
         src += array(np.dot(self.eigvec * alpha, self.eigval))
         return src
 
 
 class ColorNormalizeAug(Augmenter):
-    """(src - mean) / std; None leaves a step out."""
+    """(src - mean) / std; None skips a step."""
 
     def __init__(self, mean, std):
         super().__init__(mean=mean, std=std)
@@ -257,7 +259,7 @@ class RandomGrayAug(Augmenter):
         self.mat = array([[share] * 3 for share in GREY])
 
     def __call__(self, src):
-        return nd.dot(src, self.mat) if random.random() < self.p else src
+        return nd.dot(src, self.mat) if streams.python().random() < self.p else src
 
 
 class HorizontalFlipAug(Augmenter):
@@ -268,7 +270,7 @@ class HorizontalFlipAug(Augmenter):
         self.p = p
 
     def __call__(self, src):
-        return nd.flip(src, axis=1) if random.random() < self.p else src
+        return nd.flip(src, axis=1) if streams.python().random() < self.p else src
 
 
 class CastAug(Augmenter):
@@ -298,7 +300,7 @@ def colour_statistics(name: str, values, default):
 
 
 def colour_augmenters(brightness, contrast, saturation, hue, pca_noise, rand_gray, mean, std):
-    """The part that both augmenter lists share; begins with the cast to float."""
+    """The augmenters that both lists share, starting with the cast to float."""
     found: list[Augmenter] = [CastAug()]
     if brightness or contrast or saturation:
         found.append(ColorJitterAug(brightness, contrast, saturation))
@@ -331,12 +333,13 @@ def CreateAugmenter(  # noqa: N802 - MXNet's name
     rand_gray=0,
     inter_method=2,
 ) -> list[Augmenter]:
-    """The usual augmenters: resize, crop, mirror, cast, colours, normalise; each only if asked for.
+    """The usual augmenters: resize, crop, mirror, cast, colour, normalise; each only if requested.
 
     Args:
         data_shape: (channels, height, width) of the result.
         resize: length of the shorter edge, in pixels, before the crop.
-        rand_crop: crop at a random place, not in the middle. rand_resize: of random size too.
+        rand_crop: crop at a random position instead of the centre. rand_resize: crop a random size
+            too.
         rand_mirror: mirror with probability 1/2.
         mean, std: (3,) of red, green, blue; True: ImageNet's.
         brightness, contrast, saturation, hue, pca_noise: strength of the random changes.

@@ -1,4 +1,4 @@
-"""A part of an image, copied at once."""
+"""Cropping an image with one copy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...ndarray.ndarray import NDArray, from_memory, state
 def cropped(image, x: int, y: int, width: int, height: int) -> NDArray:
     """The part of `width` x `height` pixels at column x, row y of an image (..., H, W, C).
 
-    The place differs from call to call: an operator would make a plan for each.
+    Implemented as a copy, because an operator would need a plan for each position.
     """
     rows, columns = image.shape[-3:-1]
     inside = 0 <= x <= columns - width and 0 <= y <= rows - height and width > 0 < height

@@ -1,5 +1,4 @@
-"""The names of detection under MXNet's path mxnet.image.detection; each lives in the file of its
-subject."""
+"""MXNet's module path mxnet.image.detection; the classes are defined in the files imported here."""
 
 from .detection_augmenter import (
     CreateDetAugmenter,

@@ -1,7 +1,7 @@
-"""Augmenters for detection: changes of an image (H, W, C) together with its objects.
+"""Augmenters for detection: transformations of an image (H, W, C) and its objects.
 
-Objects are rows (class, xmin, ymin, xmax, ymax, ...) of a NumPy array, in parts of the image's
-width and height.
+Objects are rows (class, xmin, ymin, xmax, ymax, ...) of a NumPy array; coordinates are relative to
+the image's width and height.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import random
 import warnings
 from collections.abc import Sequence
 from numbers import Number
@@ -18,14 +17,15 @@ import numpy as np
 
 from ...engine.error import InvalidType, InvalidValue
 from ...ndarray import functions as nd
+from .. import streams
 from .augmenter import Augmenter, ForceResizeAug, ResizeAug, colour_augmenters, described
 from .pixels import copyMakeBorder, fixed_crop
 
-SMALLEST_PIXELS = 2  # smaller crops, objects and margins are of no use
+SMALLEST_PIXELS = 2  # smaller crops, objects and margins are rejected
 
 
 class DetAugmenter:
-    """Base of augmenters for detection: `__call__(src, label)` gives both, changed."""
+    """Base of augmenters for detection: `__call__(src, label)` returns both, transformed."""
 
     def __init__(self, **kwargs):
         self._kwargs = described(kwargs)
@@ -39,7 +39,7 @@ class DetAugmenter:
 
 
 class DetBorrowAug(DetAugmenter):
-    """An augmenter of images that does not move objects."""
+    """An image augmenter that leaves object positions unchanged."""
 
     def __init__(self, augmenter):
         if not isinstance(augmenter, Augmenter):
@@ -57,7 +57,7 @@ class DetBorrowAug(DetAugmenter):
 
 
 class DetRandomSelectAug(DetAugmenter):
-    """One of aug_list, drawn each time; with probability skip_prob none."""
+    """Applies one augmenter of aug_list, drawn at random; with probability skip_prob none."""
 
     def __init__(self, aug_list, skip_prob=0):
         super().__init__(skip_prob=skip_prob)
@@ -71,9 +71,9 @@ class DetRandomSelectAug(DetAugmenter):
         return [type(self).__name__.lower(), [a.dumps() for a in self.aug_list]]
 
     def __call__(self, src, label):
-        if random.random() < self.skip_prob:
+        if streams.python().random() < self.skip_prob:
             return src, label
-        random.shuffle(self.aug_list)
+        streams.python().shuffle(self.aug_list)
         return self.aug_list[0](src, label)
 
 
@@ -85,7 +85,7 @@ class DetHorizontalFlipAug(DetAugmenter):
         self.p = p
 
     def __call__(self, src, label):
-        if random.random() < self.p:
+        if streams.python().random() < self.p:
             src = nd.flip(src, axis=1)
             label[:, [1, 3]] = 1.0 - label[:, [3, 1]]
         return src, label
@@ -106,7 +106,7 @@ def _areas(boxes: np.ndarray) -> np.ndarray:
 
 
 class _RandomFrame(DetAugmenter):
-    """A frame of random area and ratio around or inside the image."""
+    """A rectangle of random area and aspect ratio around or inside the image."""
 
     def __init__(self, aspect_ratio_range, area_range, max_attempts, **described_too):
         where = type(self).__name__
@@ -135,14 +135,15 @@ class _RandomFrame(DetAugmenter):
 
 
 class DetRandomCropAug(_RandomFrame):
-    """Cuts a random part out that covers enough of the objects.
+    """Crops a random region that covers enough of the objects.
 
     Args:
-        min_object_covered: every object that the part touches is covered by more than this share.
-        aspect_ratio_range: of width / height of the part.
-        area_range: of the part's area in the image's.
-        min_eject_coverage: objects covered by less are left out.
-        max_attempts: draws until the image is given as it is.
+        min_object_covered: the crop must cover more than this fraction of each object that it
+            intersects.
+        aspect_ratio_range: of the crop's width / height.
+        area_range: of the crop's area relative to the image's.
+        min_eject_coverage: objects covered by less are removed.
+        max_attempts: draws before the image is returned unchanged.
     """
 
     def __init__(
@@ -171,7 +172,7 @@ class DetRandomCropAug(_RandomFrame):
         return fixed_crop(src, x, y, w, h, None), label
 
     def _covers(self, label, x, y, w, h, width, height) -> bool:
-        """Does the part satisfy min_object_covered?"""
+        """Does the crop satisfy min_object_covered?"""
         if w * h < SMALLEST_PIXELS:
             return False
         boxes = label[:, 1:5]
@@ -189,7 +190,7 @@ class DetRandomCropAug(_RandomFrame):
         return shares.size > 0 and bool(shares.min() > self.min_object_covered)
 
     def _moved(self, label, x, y, w, h, width, height):
-        """The objects in parts of the crop; None when none is left."""
+        """The objects in coordinates relative to the crop; None if none is left."""
         left, top, share_w, share_h = x / width, y / height, w / width, h / height
         out = label.copy()
         out[:, (1, 3)] = (out[:, (1, 3)] - left) / share_w
@@ -201,12 +202,12 @@ class DetRandomCropAug(_RandomFrame):
         return out[kept] if kept.any() else None
 
     def _proposal(self, label, height, width):
-        """(x, y, width, height, label) of a part, in pixels; None when no draw fits."""
+        """(x, y, width, height, label) of a crop, in pixels; None if no draw fits."""
         if not self.enabled or height <= 0 or width <= 0:
             return None
         least, most = (share * height * width for share in self.area_range)
         for _ in range(self.max_attempts):
-            ratio = random.uniform(*self.aspect_ratio_range)
+            ratio = streams.python().uniform(*self.aspect_ratio_range)
             if ratio <= 0:
                 continue
             h, highest = (int(round(math.sqrt(area / ratio))) for area in (least, most))
@@ -215,7 +216,7 @@ class DetRandomCropAug(_RandomFrame):
             highest = min(highest, height)
             h = min(h, highest)
             if h < highest:
-                h = random.randint(h, highest)
+                h = streams.python().randint(h, highest)
             w = int(round(h * ratio))
             if w * h < least:  # rounding
                 h += 1
@@ -225,7 +226,8 @@ class DetRandomCropAug(_RandomFrame):
                 w = int(round(h * ratio))
             if not (least <= w * h <= most and 0 <= w <= width and 0 <= h <= height):
                 continue
-            y, x = random.randint(0, max(0, height - h)), random.randint(0, max(0, width - w))
+            y = streams.python().randint(0, max(0, height - h))
+            x = streams.python().randint(0, max(0, width - w))
             if self._covers(label, x, y, w, h, width, height):
                 moved = self._moved(label, x, y, w, h, width, height)
                 if moved is not None:
@@ -234,12 +236,12 @@ class DetRandomCropAug(_RandomFrame):
 
 
 class DetRandomPadAug(_RandomFrame):
-    """Puts the image at a random place of a larger one.
+    """Places the image at a random position in a larger one.
 
     Args:
         aspect_ratio_range: of width / height of the larger image.
-        area_range: of its area in the image's, above 1.
-        max_attempts: draws until the image is given as it is.
+        area_range: of its area relative to the image's, above 1.
+        max_attempts: draws before the image is returned unchanged.
         pad_val: colour of the margin, red, green, blue.
     """
 
@@ -270,13 +272,13 @@ class DetRandomPadAug(_RandomFrame):
         return copyMakeBorder(src, *margins, 0, values=self.pad_val), out
 
     def _proposal(self, height, width):
-        """(x, y, width, height): where in a larger image, and how large it is; None when no draw
-        fits."""
+        """(x, y, width, height): the position in the larger image, and that image's size; None if
+        no draw fits."""
         if not self.enabled or height <= 0 or width <= 0:
             return None
         least, most = (share * height * width for share in self.area_range)
         for _ in range(self.max_attempts):
-            ratio = random.uniform(*self.aspect_ratio_range)
+            ratio = streams.python().uniform(*self.aspect_ratio_range)
             if ratio <= 0:
                 continue
             h, highest = (int(round(math.sqrt(area / ratio))) for area in (least, most))
@@ -284,11 +286,12 @@ class DetRandomPadAug(_RandomFrame):
                 h = int((width + 0.499999) / ratio)
             h = min(max(h, height), highest)
             if h < highest:
-                h = random.randint(h, highest)
+                h = streams.python().randint(h, highest)
             w = int(round(h * ratio))
             if h - height < SMALLEST_PIXELS or w - width < SMALLEST_PIXELS:
                 continue
-            y, x = random.randint(0, max(0, h - height)), random.randint(0, max(0, w - width))
+            y = streams.python().randint(0, max(0, h - height))
+            x = streams.python().randint(0, max(0, w - width))
             return x, y, w, h
         return None
 
@@ -344,14 +347,14 @@ def CreateDetAugmenter(  # noqa: N802 - MXNet's name
     max_attempts=50,
     pad_val=(127, 127, 127),
 ) -> list[DetAugmenter]:
-    """The usual augmenters for detection; the result has data_shape, whatever the ratio.
+    """The usual augmenters for detection; the result has data_shape; the aspect ratio is not kept.
 
     Args:
         data_shape: (channels, height, width).
-        resize: length of the shorter edge, in pixels, before the others.
+        resize: length of the shorter edge, in pixels; applied first.
         rand_crop, rand_pad, rand_gray: their probabilities. rand_mirror: with probability 1/2.
         min_object_covered, aspect_ratio_range, area_range, min_eject_coverage, max_attempts: see
-            DetRandomCropAug, DetRandomPadAug; lists make a choice of crops.
+            DetRandomCropAug, DetRandomPadAug; lists make several crop augmenters to choose from.
         pad_val: colour of the margin.
         The others as of CreateAugmenter.
     """

@@ -7,6 +7,7 @@ import logging
 import numpy as np
 
 from ...engine.error import InvalidType, InvalidValue, MXNetError
+from .. import streams
 from .augmenter import IMAGENET_MEAN, IMAGENET_STD, colour_statistics
 from .detection_augmenter import CreateDetAugmenter
 from .iterator import ImageIter
@@ -16,11 +17,11 @@ PADDING = -1.0
 
 
 class ImageDetIter(ImageIter):
-    """Batches of images with their objects: labels (batch_size, most objects, numbers of one).
+    """Batches of images with their objects: labels (batch_size, most objects, numbers per object).
 
-    A label in a file is flat: length of the header, numbers of one object, the rest of the header,
-    then objects (class, xmin, ymin, xmax, ymax, ...) in parts of the image's size. Rows of -1 fill
-    short labels up. `label_shape` is found by reading all labels once.
+    A label in a file is flat: length of the header, numbers per object, the rest of the header,
+    then objects (class, xmin, ymin, xmax, ymax, ...) with coordinates relative to the image's size.
+    Short labels are padded with rows of -1. `label_shape` is found by reading all labels once.
 
     Args:
         aug_list: DetAugmenters; default: CreateDetAugmenter(data_shape, **kwargs).
@@ -68,7 +69,7 @@ class ImageDetIter(ImageIter):
     # ---- labels ----------------------------------------------------------------------------------
 
     def _parse_label(self, label) -> np.ndarray:
-        """A flat label -> its objects with a box of some size, (n, numbers of one) float32."""
+        """A flat label -> its objects whose box is not empty, (n, numbers per object) float32."""
         flat = np.asarray(label.asnumpy() if hasattr(label, "asnumpy") else label, np.float32)
         flat = flat.ravel()
         if flat.size < 2 + OBJECT_NUMBERS:
@@ -82,7 +83,7 @@ class ImageDetIter(ImageIter):
         objects = flat[header:].reshape(-1, width)
         objects = objects[(objects[:, 3] > objects[:, 1]) & (objects[:, 4] > objects[:, 2])]
         if not len(objects):
-            raise MXNetError("ImageDetIter: a label has no object with a box of some size")
+            raise MXNetError("ImageDetIter: a label has no object with a non-empty box")
         return objects
 
     def _check_valid_label(self, label) -> None:
@@ -122,7 +123,7 @@ class ImageDetIter(ImageIter):
             self.label_shape = tuple(label_shape)
 
     def check_label_shape(self, label_shape):
-        """Raises ValueError unless label_shape has room for the labels."""
+        """Raises ValueError unless the labels fit into label_shape."""
         if len(label_shape) != 2:
             raise InvalidValue("label_shape should have length 2")
         if label_shape[0] < self.label_shape[0]:
@@ -159,8 +160,8 @@ class ImageDetIter(ImageIter):
         return data, label
 
     def _next_valid(self):
-        """(image, objects) of the next image, augmented; those without a valid object are left
-        out."""
+        """(image, objects) of the next image, augmented; images without a valid object are
+        skipped."""
         while True:
             label, encoded = self.next_sample()
             data = self.imdecode(encoded)
@@ -189,7 +190,7 @@ class ImageDetIter(ImageIter):
         return i
 
     def augmentation_transform(self, data, label):
-        """The image and its objects through all augmenters."""
+        """Applies all augmenters to the image and its objects."""
         for augmenter in self.auglist:
             data, label = augmenter(data, label)
         return data, label
@@ -212,12 +213,12 @@ class ImageDetIter(ImageIter):
         Args:
             color: red, green, blue of the boxes; None: a random one for each.
             thickness: of the lines, in pixels.
-            mean, std: what normalisation is undone: True (ImageNet's) or (3,) arrays.
-            clip: values into 0 .. 255.
+            mean, std: the normalisation to undo: True (ImageNet's) or (3,) arrays.
+            clip: limit values to 0 .. 255.
             waitKey: milliseconds to show each in a window, 0: until a key (needs OpenCV); None: not
                 shown.
             window_name: title of that window.
-            id2labels: names of classes, written at the boxes.
+            id2labels: names of classes, written beside the boxes.
         """
         mean = colour_statistics("mean", mean, IMAGENET_MEAN)
         std = colour_statistics("std", std, IMAGENET_STD)
@@ -247,7 +248,7 @@ def _with_boxes(image, objects, color, thickness, names) -> np.ndarray:
         x1, y1, x2, y2 = (int(v) for v in row[1:5] * [width, height, width, height])
         if x1 < 0 or x2 < x1 or y2 < y1:
             continue
-        chosen = tuple(color) if color else tuple(int(v) for v in np.random.rand(3) * 255)
+        chosen = tuple(color) if color else tuple(int(v) for v in streams.numpy().rand(3) * 255)
         pen.rectangle((x1, y1, x2, y2), outline=chosen, width=thickness)
         if names and int(row[0]) in names:
             pen.text((x1 + 5, y1 + 5), str(names[int(row[0])]), fill=(255, 255, 255))

@@ -1,5 +1,4 @@
-"""The names of mx.image under MXNet's path mxnet.image.image; each lives in the file of its
-subject."""
+"""MXNet's module path mxnet.image.image; the names are defined in the files imported here."""
 
 from ...ndarray.numpy_mode import is_np_array
 from .augmenter import (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 from numbers import Number
 
 import numpy as np
@@ -15,7 +14,7 @@ from ...ndarray import functions as nd
 from ...ndarray.creation import array
 from ...ndarray.ndarray import from_memory
 from ...ndarray.saved_state import StateError, copied
-from .. import recordio
+from .. import recordio, streams
 from ..io.desc import DataBatch, DataIter
 from ..io.image_list import parse_line
 from .augmenter import CreateAugmenter
@@ -65,18 +64,18 @@ class ImageIter(DataIter):
         batch_size: images in a batch.
         data_shape: (3, height, width) of an image.
         label_width: numbers in a label.
-        path_imgrec, path_imgidx: a record file and its index; the index is needed to shuffle and to
-            take a part.
+        path_imgrec, path_imgidx: a record file and its index; the index is needed for shuffle and
+            num_parts.
         path_imglist, path_root: a list file and the folder of its paths; with path_imgrec: other
             labels for its records.
         imglist: a list of [label(s), path] in place of path_imglist.
-        shuffle: random order, another one each epoch (Python's `random`).
+        shuffle: a new random order each epoch (from Python's `random`).
         num_parts, part_index: only one of num_parts equal parts.
         aug_list: augmenters; default: CreateAugmenter(data_shape, **kwargs).
         data_name, label_name: names in provide_data and provide_label.
         dtype: of labels given as text or lists.
-        last_batch_handle: "pad" fills a short last batch from the start, "discard" leaves it out,
-            "roll_over" keeps it for the next epoch.
+        last_batch_handle: "pad" fills a short last batch with samples from the start, "discard"
+            drops it, "roll_over" keeps it for the next epoch.
     """
 
     def __init__(
@@ -138,7 +137,7 @@ class ImageIter(DataIter):
         self.reset()
 
     def _sequence(self, path_imgidx, num_parts, part_index):
-        """The keys of the images in order; None: as they stand in the record file."""
+        """The keys of the images in order; None: the order of the record file."""
         if self.imgrec is None:
             seq = list(self.imglist)
         elif self.shuffle or num_parts > 1 or path_imgidx:
@@ -165,24 +164,24 @@ class ImageIter(DataIter):
 
     def load_state_dict(self, state):
         if sorted(state["seq"] or ()) != sorted(self.seq or ()):
-            raise StateError("ImageIter: the saved position belongs to other images")
+            raise StateError("ImageIter: the saved position is for different images")
         self.seq, self.cur, self._kept = state["seq"], state["cur"], state["kept"]
         self._exhausted = state["exhausted"]
         if self.seq is None:
             self.imgrec._file.seek(state["at"])
 
     def reset(self):
-        """Begins an epoch; a batch that rolled over is its first part."""
+        """Begins an epoch, with the samples that rolled over first."""
         if self.seq is not None and self.shuffle:
-            random.shuffle(self.seq)
+            streams.python().shuffle(self.seq)
         if self._kept is None:
             self._rewind()
 
     def hard_reset(self):
-        """Begins an epoch and forgets what rolled over."""
+        """Begins an epoch and drops the samples that rolled over."""
         self._kept = None
         if self.seq is not None and self.shuffle:
-            random.shuffle(self.seq)
+            streams.python().shuffle(self.seq)
         self._rewind()
 
     def _rewind(self):
@@ -217,8 +216,8 @@ class ImageIter(DataIter):
     # ---- batches ---------------------------------------------------------------------------------
 
     def _batchify(self, batch_data: np.ndarray, batch_label: np.ndarray, start: int = 0) -> int:
-        """Fills a batch from entry `start` on. Returns how far it came; raises StopIteration where
-        that is 0."""
+        """Fills a batch from entry `start` on. Returns the number of entries filled; raises
+        StopIteration if that is 0."""
         i = start
         while i < self.batch_size:
             try:
@@ -264,7 +263,7 @@ class ImageIter(DataIter):
         return DataBatch([from_memory(data)], [from_memory(label)], pad=pad)
 
     def _fill_up(self, data, label, n) -> None:
-        """Takes the images that a batch lacks from the start, over and over where there are few."""
+        """Fills the rest of a batch with images from the start, repeatedly if there are few."""
         before = -1
         while before < n < self.batch_size:
             before, n = n, self._batchify(data, label, n)
@@ -302,7 +301,7 @@ class ImageIter(DataIter):
         return files.read(path, type(self).__name__, "is path_root the folder of the images?")
 
     def augmentation_transform(self, data):
-        """The image through all augmenters."""
+        """Applies all augmenters to the image."""
         for augmenter in self.auglist:
             data = augmenter(data)
         return data

@@ -1,14 +1,13 @@
-"""Functions on single images (H, W, C): read, resize, cut, turn.
+"""Functions on single images (H, W, C): read, resize, crop, rotate.
 
 Interpolation methods (`interp`) are OpenCV's numbers: 0 nearest, 1 linear, 2 cubic, 3 area,
-4 Lanczos; 9 chooses: cubic to enlarge, area to shrink, else linear; 10 draws one of 0 .. 4.
+4 Lanczos; 9 selects by size: cubic to enlarge, area to shrink, else linear; 10 draws one of 0 .. 4.
 Sizes are (width, height). Random draws are Python's `random` and NumPy's `np.random`, as in MXNet.
 """
 
 from __future__ import annotations
 
 import math
-import random
 import warnings
 from numbers import Number
 
@@ -17,6 +16,7 @@ import numpy as np
 from ...engine.error import InvalidType, InvalidValue
 from ...ndarray import NDArray, _internal
 from ...ndarray.creation import array
+from .. import streams
 from .crop import cropped
 from .rotate import imrotate
 
@@ -31,7 +31,7 @@ def imread(filename, *args, **kwargs) -> NDArray:
         flag: 1 (default) three channels, 0 grey: one channel.
         to_rgb: True (default) red, green, blue; False blue, green, red.
         out: an array of the image's shape to write.
-    Raises: MXNetError when there is no such file or it is no image.
+    Raises: MXNetError if the file does not exist or is not an image.
     """
     return _internal._cvimread(filename, *args, **kwargs)
 
@@ -39,7 +39,7 @@ def imread(filename, *args, **kwargs) -> NDArray:
 def imdecode(buf, *args, **kwargs) -> NDArray:
     """Encoded bytes (bytes, bytearray, uint8 array) -> (H, W, C) uint8; arguments as of `imread`.
 
-    Raises: ValueError for a str, MXNetError when the bytes are no image.
+    Raises: ValueError for a str, MXNetError if the bytes are not an image.
     """
     if not isinstance(buf, (NDArray, bytes, bytearray, memoryview, np.ndarray)):
         raise InvalidValue(
@@ -64,7 +64,7 @@ def imresize(src, w, h, *args, **kwargs) -> NDArray:
 
 
 def copyMakeBorder(src, top, bot, left, right, *args, **kwargs) -> NDArray:  # noqa: N802
-    """An image (H, W, C) with a margin of so many pixels.
+    """An image (H, W, C) with margins of the given numbers of pixels.
 
     Args:
         type: 0 (default) a colour, 1 the edge repeated, 2 mirrored, 3 wrapped, 4 mirrored without
@@ -85,7 +85,7 @@ def _get_interp_method(interp, sizes=()) -> int:
             return 2
         return 3 if height < old_height and width < old_width else 1
     if interp == RANDOM:
-        return random.randint(0, 4)
+        return streams.python().randint(0, 4)
     if interp not in range(5):
         raise InvalidValue(f"Unknown interp method {interp}: expected 0, 1, 2, 3, 4, 9 or 10")
     return interp
@@ -99,7 +99,7 @@ def _size_of(src) -> tuple[int, int]:
 
 
 def scale_down(src_size, size) -> tuple[int, int]:
-    """`size` made smaller at the same ratio until it fits into src_size; both (width, height).
+    """`size` reduced at the same aspect ratio until it fits into src_size; both (width, height).
 
     >>> mx.image.scale_down((640, 480), (720, 120))
     (640, 106)
@@ -116,14 +116,14 @@ def scale_down(src_size, size) -> tuple[int, int]:
 
 
 def resize_short(src, size, interp=2) -> NDArray:
-    """An image whose shorter edge becomes `size` pixels; the ratio stays."""
+    """Resizes an image so that its shorter edge has `size` pixels; keeps the aspect ratio."""
     h, w = _size_of(src)
     new_h, new_w = (size * h // w, size) if h > w else (size, size * w // h)
     return imresize(src, new_w, new_h, interp=_get_interp_method(interp, (h, w, new_h, new_w)))
 
 
 def fixed_crop(src, x0, y0, w, h, size=None, interp=2) -> NDArray:
-    """The part of w x h pixels at column x0, row y0; resized to `size` (width, height) if given."""
+    """The crop of w x h pixels at column x0, row y0; resized to `size` (width, height) if given."""
     rows, columns = _size_of(src)
     if 0 <= y0 <= rows - h and 0 <= x0 <= columns - w:
         out = cropped(src, x0, y0, w, h)
@@ -136,20 +136,20 @@ def fixed_crop(src, x0, y0, w, h, size=None, interp=2) -> NDArray:
 
 
 def random_crop(src, size, interp=2):
-    """A part of `size` (width, height) at a random place; smaller images are enlarged.
+    """A crop of `size` (width, height) at a random position; smaller images are enlarged.
 
-    Returns: the part, and its place (x0, y0, width, height).
+    Returns: the crop, and its position (x0, y0, width, height).
     """
     h, w = _size_of(src)
     new_w, new_h = scale_down((w, h), size)
-    x0, y0 = random.randint(0, w - new_w), random.randint(0, h - new_h)
+    x0, y0 = streams.python().randint(0, w - new_w), streams.python().randint(0, h - new_h)
     return fixed_crop(src, x0, y0, new_w, new_h, size, interp), (x0, y0, new_w, new_h)
 
 
 def center_crop(src, size, interp=2):
-    """The middle part of `size` (width, height); smaller images are enlarged.
+    """The centre crop of `size` (width, height); smaller images are enlarged.
 
-    Returns: the part, and its place (x0, y0, width, height).
+    Returns: the crop, and its position (x0, y0, width, height).
     """
     h, w = _size_of(src)
     new_w, new_h = scale_down((w, h), size)
@@ -158,23 +158,23 @@ def center_crop(src, size, interp=2):
 
 
 def random_size_crop(src, size, area, ratio, interp=2, **kwargs):
-    """A part of random area and ratio, resized to `size` (width, height).
+    """A crop of random area and aspect ratio, resized to `size` (width, height).
 
     Args:
-        area: range of the part of the image's area; one number: from it to 1.
+        area: range of the crop's fraction of the image's area; one number: from it to 1.
         ratio: range of width / height.
-    Returns: the part, and its place (x0, y0, width, height). Where no part fits, the middle.
+    Returns: the crop, and its position (x0, y0, width, height). If no crop fits, the centre crop.
     Source: Szegedy et al. 2015, arXiv:1409.4842.
     """
     area = _area_argument("random_size_crop", area, kwargs)
     h, w = _size_of(src)
     low, high = (area, 1.0) if isinstance(area, Number) else area
     for _ in range(CROP_ATTEMPTS):
-        wanted = random.uniform(low, high) * h * w
-        drawn = math.exp(random.uniform(math.log(ratio[0]), math.log(ratio[1])))
+        wanted = streams.python().uniform(low, high) * h * w
+        drawn = math.exp(streams.python().uniform(math.log(ratio[0]), math.log(ratio[1])))
         new_w, new_h = round(math.sqrt(wanted * drawn)), round(math.sqrt(wanted / drawn))
         if 0 < new_w <= w and 0 < new_h <= h:
-            x0, y0 = random.randint(0, w - new_w), random.randint(0, h - new_h)
+            x0, y0 = streams.python().randint(0, w - new_w), streams.python().randint(0, h - new_h)
             return fixed_crop(src, x0, y0, new_w, new_h, size, interp), (x0, y0, new_w, new_h)
     return center_crop(src, size, interp)
 
@@ -192,7 +192,7 @@ def _area_argument(where: str, area, kwargs):
 
 
 def color_normalize(src, mean, std=None) -> NDArray:
-    """(src - mean) / std, written into src; None leaves a step out."""
+    """(src - mean) / std, written into src; None skips a step."""
     if mean is not None:
         src -= mean
     if std is not None:
@@ -204,6 +204,6 @@ def random_rotate(src, angle_limits, zoom_in=False, zoom_out=False) -> NDArray:
     """`imrotate` by angles drawn from angle_limits = (low, high) in degrees, one for each image."""
     low, high = angle_limits
     if src.ndim == 3:
-        return imrotate(src, float(np.random.uniform(low, high)), zoom_in, zoom_out)
-    angles = array(np.random.uniform(low, high, size=len(src)))
+        return imrotate(src, float(streams.numpy().uniform(low, high)), zoom_in, zoom_out)
+    angles = array(streams.numpy().uniform(low, high, size=len(src)))
     return imrotate(src, angles, zoom_in, zoom_out)

@@ -1,4 +1,4 @@
-"""Images turned about their centre, with linear interpolation and zeros outside."""
+"""Rotation of images about their centre, with linear interpolation and zeros outside."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check_zoom(zoom_in, zoom_out) -> None:
 
 
 def imrotate(src, rotation_degrees, zoom_in=False, zoom_out=False) -> NDArray:
-    """Images (C, H, W) or (N, C, H, W) of float32 turned counter-clockwise.
+    """Images (C, H, W) or (N, C, H, W) of float32, rotated counter-clockwise.
 
     Args:
         rotation_degrees: number, or for (N, C, H, W) also an NDArray (N,) of them.

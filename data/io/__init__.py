@@ -1,4 +1,4 @@
-"""mx.io: iterators that give batches to Module and to loops of one's own."""
+"""mx.io: iterators that produce batches for Module and for custom training loops."""
 
 from .io import *  # noqa: F403
 from .io import __all__  # noqa: F401

@@ -7,13 +7,14 @@ import numpy as np
 from ...engine.error import InvalidType, InvalidValue, MXNetError
 from ...ndarray import NDArray, functions
 from ...ndarray.saved_state import StateError
+from .. import streams
 from .desc import DataBatch, DataDesc, DataIter
 
 LAST_BATCH = ("pad", "discard", "roll_over")
 
 
 def _is_lazy(values) -> bool:
-    """An h5py.Dataset: it stays in its file and is read batch by batch."""
+    """Is it an h5py.Dataset? Those stay in their file and are read batch by batch."""
     return type(values).__module__.startswith("h5py")
 
 
@@ -57,11 +58,11 @@ class NDArrayIter(DataIter):
 
     Args:
         data, label: an array, a list of arrays or a dict from names to arrays; the first axis (the
-            "N" of the layout) counts samples. Matrices may be csr; their batches are then.
+            "N" of the layout) counts samples. Matrices may be csr; their batches are then csr too.
         shuffle: a new order at every reset, from np.random.
-        last_batch_handle: what happens to samples that fill no batch: "pad" fills up from the
-            beginning and says so in DataBatch.pad, "discard" leaves them out, "roll_over" keeps
-            them for the beginning of the next epoch.
+        last_batch_handle: what happens to the samples of an incomplete last batch: "pad" fills it
+            with samples from the beginning and sets DataBatch.pad, "discard" drops it, "roll_over"
+            keeps them for the beginning of the next epoch.
         layout: of all arrays.
 
     >>> it = mx.io.NDArrayIter(np.zeros((10, 4)), np.arange(10), batch_size=4)
@@ -100,8 +101,8 @@ class NDArrayIter(DataIter):
         self.idx = np.arange(self.num_data)
         self._check_sizes()
         self.cursor = -batch_size
-        self._kept: tuple[list, list] | None = None  # what roll_over brings to the next epoch
-        self._order = self.idx.copy()  # which sample stands where
+        self._kept: tuple[list, list] | None = None  # samples that roll over to the next epoch
+        self._order = self.idx.copy()  # the order of the samples
         self.reset()
 
     def _check_sizes(self):
@@ -121,7 +122,7 @@ class NDArrayIter(DataIter):
 
     @property
     def num_source(self) -> int:
-        """How many arrays there are."""
+        """The number of arrays."""
         return len(self.data) + len(self.label)
 
     def _describe(self, pairs):
@@ -163,13 +164,13 @@ class NDArrayIter(DataIter):
         self.cursor, self.idx, self._kept = state["cursor"], state["idx"], state["rest"]
 
     def hard_reset(self):
-        """Begins again without what roll_over kept."""
+        """Begins an epoch and drops the samples that rolled over."""
         if self.shuffle:
             self._shuffle()
         self.cursor, self._kept = -self.batch_size, None
 
     def reset(self):
-        """Begins again; with roll_over the samples left over come first."""
+        """Begins an epoch; with roll_over, remaining samples come first."""
         if self.shuffle:
             self._shuffle()
         left_over = self.num_data - self.batch_size < self.cursor < self.num_data
@@ -179,15 +180,15 @@ class NDArrayIter(DataIter):
             self.cursor = -self.batch_size
 
     def _shuffle(self):
-        np.random.shuffle(self.idx)
+        streams.numpy().shuffle(self.idx)
         self._take(self.idx)
 
     def _take(self, places):
-        """Puts the samples of all arrays in another order."""
+        """Reorders the samples of all arrays."""
         self._order = self._order[places]
         for pairs in (self.data, self.label):
             pairs[:] = [
-                # float32, whatever it was: as MXNet does
+                # always float32, as in MXNet
                 (name, self._permuted(v, places))
                 for name, v in pairs
             ]
@@ -253,7 +254,7 @@ class NDArrayIter(DataIter):
         ]
 
     def _read(self, dataset, begin, end) -> NDArray:
-        """Samples of a data set in a file, which wants increasing numbers."""
+        """Samples of an h5py data set, which needs increasing indices."""
         order = np.argsort(self.idx[begin:end])
         rows = dataset[self.idx[begin:end][order].tolist()]
         return functions.array(rows[np.argsort(order)])

@@ -1,4 +1,4 @@
-"""The augmentation of ImageRecordIter: one decoded image (H, W, C) of bytes -> the part that goes
+"""The augmentation of ImageRecordIter: from a decoded uint8 image (H, W, C) to the pixels that go
 into the batch."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...kernels.ops.image_resize import AREA, LANCZOS, LINEAR, NEAREST, resized,
 from .options import option
 
 AUTO, RANDOM = 9, 10
-DRAWS = 64  # uniform numbers for one image; few need more
+DRAWS = 64  # uniform numbers for one image; few images need more
 ATTEMPTS = 10
 HUES = 180  # OpenCV's hue in bytes counts half degrees
 ANY_SIZE = 1e10
@@ -33,7 +33,8 @@ LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 
 
 class Draws:
-    """The random numbers of one image, drawn beforehand: results do not depend on threads."""
+    """The random numbers of one image, drawn in advance so that results do not depend on
+    threads."""
 
     def __init__(self, uniform: np.ndarray):
         self._numbers = iter(uniform.tolist())
@@ -61,7 +62,7 @@ class Draws:
 
 @dataclasses.dataclass
 class Augmentation:
-    """What may happen to an image before it is normalised, in this order."""
+    """Augmentations of an image before normalisation, in this order."""
 
     aug_seq: str = option("aug_default", "accepted: the sequence of this list")
     resize: int = option(-1, "length of the shorter edge in pixels, before all else; -1: as it is")
@@ -136,7 +137,7 @@ class Augmentation:
     # ---- the steps -------------------------------------------------------------------------------
 
     def apply(self, image, shape, draws: Draws, full_size=None) -> np.ndarray:
-        """The part of an image that goes into the batch; may be a view.
+        """The pixels of an image that go into the batch; may be a view.
 
         Args:
             image: uint8 (H, W, C).
@@ -172,7 +173,7 @@ class Augmentation:
         return resize_bytes(image, height, width, method)
 
     def _random_part(self, image, draws):
-        """A part of random area and ratio; None where no draw fits."""
+        """A crop of random area and aspect ratio; None if no draw fits."""
         height, width = image.shape[:2]
         for _ in range(ATTEMPTS):
             area = draws.uniform(self.min_random_area, self.max_random_area) * height * width
@@ -185,7 +186,7 @@ class Augmentation:
         return None
 
     def _warped(self, image, draws) -> np.ndarray:
-        """Sheared, turned, scaled and stretched about the middle."""
+        """Sheared, rotated, scaled and stretched about the centre."""
         height, width = image.shape[:2]
         shear = draws.uniform(-self.max_shear_ratio, self.max_shear_ratio)
         angle = draws.whole(-self.max_rotate_angle, self.max_rotate_angle)
@@ -280,7 +281,7 @@ def as_bytes(values: np.ndarray) -> np.ndarray:
 
 
 def with_rows(image: np.ndarray) -> np.ndarray:
-    """The image, copied unless its pixels lie side by side within a row."""
+    """The image, copied unless its rows are contiguous."""
     c = image.shape[2]
     if image.strides[2] != 1 or image.strides[1] != c or image.strides[0] < 0:
         return np.ascontiguousarray(image)
@@ -294,7 +295,7 @@ def address(image: np.ndarray):
 def run(kernel, params, image: np.ndarray, out) -> None:
     """Calls a kernel of one input and one output. Raises MXNetError."""
     if kernel(params, ffi.new("void *[]", [address(image), out]), ffi.NULL) != lib.PL_OK:
-        raise MXNetError(ffi.string(lib.pl_error_last()).decode())
+        raise MXNetError(ffi.string(lib.pl_error_message()).decode())
 
 
 def resize_bytes(image: np.ndarray, height: int, width: int, method: int) -> np.ndarray:
@@ -311,7 +312,7 @@ def resize_bytes(image: np.ndarray, height: int, width: int, method: int) -> np.
 
 
 def warp_bytes(image, matrix, shift, height, width, linear, fill) -> np.ndarray:
-    """A uint8 image moved by (x, y) -> matrix @ (x, y) + shift into a frame of another size."""
+    """A uint8 image transformed by (x, y) -> matrix @ (x, y) + shift, with a new size."""
     image = with_rows(image)
     h, w, c = image.shape
     inverse = np.linalg.inv(matrix)
@@ -326,7 +327,7 @@ def warp_bytes(image, matrix, shift, height, width, linear, fill) -> np.ndarray:
 
 
 def shifted_hls(image, hue: int, lightness: int, saturation: int) -> np.ndarray:
-    """Numbers added to hue (of 180), lightness and saturation (of 255), cut at the ends."""
+    """Adds to hue (of 180), lightness and saturation (of 255); the results are clipped."""
     x = image.astype(np.float32) / 255
     high, low = x.max(axis=2), x.min(axis=2)
     spread, light = high - low, (high + low) / 2

@@ -15,11 +15,11 @@ DTYPES = ("float32", "int32", "int64")
 
 
 class CSVError(MXNetError, ValueError):
-    """A CSV file that is not there, or whose rows are not what the shapes say."""
+    """A CSV file that is missing, or whose rows do not match the shapes."""
 
 
 def _table(path: str, shape: tuple[int, ...], dtype: str, what: str) -> np.ndarray:
-    """(rows, *shape) of a file, or of all files of a folder one after the other."""
+    """(rows, *shape) of a file, or of all files of a folder in sequence."""
     where = Path(path).expanduser()
     try:
         files = sorted(p for p in where.iterdir() if p.is_file()) if where.is_dir() else [where]
@@ -54,7 +54,7 @@ def _rows(text: bytes, file: Path, shape, dtype: str, what: str) -> np.ndarray:
 
 
 class Rows(Stateful):
-    """The source: rows of two tables, batch after batch."""
+    """The source: batches of rows of two tables."""
 
     not_state = ("_tables", "_rows", "_batch_size", "_round", "_dtype")
 
@@ -62,10 +62,10 @@ class Rows(Stateful):
         self._tables, self._batch_size, self._round = (data, label), batch_size, round_batch
         self._rows = np.arange(len(data))
         self._at, self._ended = 0, False
-        self._last = np.zeros(batch_size, np.int64)  # the batch before
+        self._last = np.zeros(batch_size, np.int64)  # the previous batch
 
     def rewind(self) -> None:
-        # a batch that went on from the beginning has used up the first rows of the next epoch
+        # a batch filled from the beginning has consumed the first rows of the next epoch
         if not self._round or not self._ended:
             self._at = 0
         self._ended = False
@@ -85,7 +85,8 @@ class Rows(Stateful):
             rows = np.concatenate([rows, self._rows[:pad]])
             self._at, self._ended = pad, True
         else:
-            rows = np.concatenate([rows, self._last[len(rows) :]])  # as MXNet: what was there
+            # the previous values, as in MXNet
+            rows = np.concatenate([rows, self._last[len(rows) :]])
             self._at += size
         self._last = rows
         data, label = (self._batch(t, rows) for t in self._tables)
@@ -115,12 +116,12 @@ def CSVIter(  # noqa: N802 - MXNet's name
     Args:
         data_csv, label_csv: a file, or a folder whose files are read in the order of their names.
             Without label_csv all labels are 0.
-        data_shape, label_shape: the shape that a row's values are put into; labels of shape (1,)
+        data_shape, label_shape: the shape of a row's values; labels of shape (1,)
             come as (batch_size,).
-        round_batch: True: the last batch goes on with the first rows (pad says how many), and the
-            next epoch begins behind them. False: it is filled with rows of the batch before.
+        round_batch: True: the last batch is filled with the first rows (pad is their number), and
+            the next epoch starts after them. False: it is filled with rows of the previous batch.
         dtype: "float32", "int32" or "int64".
-        prefetch_buffer, ctx: accepted; nothing is left to prefetch.
+        prefetch_buffer, ctx: accepted and ignored: the values are in memory.
     Raises: CSVError (MXNetError) for files that cannot be read or have rows of another length.
     """
     refuse_positional("CSVIter", args)

@@ -1,4 +1,4 @@
-"""What every iterator speaks of: DataDesc (name, shape, dtype, layout), DataBatch, DataIter."""
+"""The types that all iterators use: DataDesc (name, shape, dtype, layout), DataBatch, DataIter."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class DataBatch:
 
     Args:
         data, label: lists of NDArrays, the batch along one axis.
-        pad: how many samples at the end only fill the batch up.
-        index: numbers of the samples, NumPy.
+        pad: the number of padding samples at the end.
+        index: indices of the samples, a NumPy array.
         bucket_key: which graph of a BucketingModule takes it.
         provide_data, provide_label: DataDescs where they differ from the iterator's.
     """
@@ -83,11 +83,11 @@ class DataBatch:
 
 
 class _NoList(InvalidType, AssertionError):
-    """MXNet asserts this."""
+    """Not a list; MXNet raises AssertionError."""
 
 
 def need_iterator(what: str, value) -> None:
-    """Raises TypeError unless the value has what a DataIter has. what: its name, for the error."""
+    """Raises TypeError unless the value has a DataIter's methods. what: its name, for the error."""
     if not (hasattr(value, "provide_data") and hasattr(value, "reset")):
         raise InvalidType(
             f"{what} must be a DataIter, got {type(value).__name__}\n"
@@ -108,8 +108,8 @@ class DataIter:
     or next.
 
     batch_size: samples in a batch. A subclass also has provide_data and provide_label, lists of
-    DataDesc; and for checkpoints inside an epoch `position`, the names of the attributes that tell
-    where it is, or state_dict and load_state_dict of its own.
+    DataDesc; and for checkpoints inside an epoch `position`, the names of the attributes that hold
+    its position, or state_dict and load_state_dict of its own.
     """
 
     position: ClassVar[tuple[str, ...]] = ()
@@ -121,7 +121,7 @@ class DataIter:
         return self
 
     def state_dict(self) -> dict:
-        """Where the iterator is, as plain data."""
+        """The iterator's position, as plain data."""
         if not self.position:
             raise MissingMethod(
                 f"{type(self).__name__} cannot report its position\n  fix: define state_dict() and"
@@ -131,11 +131,11 @@ class DataIter:
         return {name: found[name] for name in self.position}
 
     def load_state_dict(self, state: dict) -> None:
-        """Continues from state_dict: the next batch is the one that followed."""
+        """Continues from state_dict: the next batch is the one that would have followed."""
         set_attributes(self, state)
 
     def reset(self):
-        """Begins again."""
+        """Begins an epoch."""
 
     def next(self) -> DataBatch:
         """The next batch. Raises StopIteration after the last one."""
@@ -149,7 +149,7 @@ class DataIter:
         return self.next()
 
     def iter_next(self):
-        """Goes to the next batch. Returns: is there one?"""
+        """Advances to the next batch. Returns whether there is one."""
 
     def getdata(self):
         """The data of this batch: list of NDArrays."""
@@ -158,8 +158,8 @@ class DataIter:
         """The labels of this batch: list of NDArrays."""
 
     def getindex(self):
-        """The numbers of the samples in this batch: NumPy array, or None."""
+        """The indices of the samples in this batch: NumPy array, or None."""
         return None
 
     def getpad(self):
-        """How many samples at the end of this batch only fill it up."""
+        """The number of padding samples at the end of this batch."""

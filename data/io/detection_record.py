@@ -24,7 +24,7 @@ EMIT_MODES = ("center", "overlap")
 
 @dataclasses.dataclass
 class DetReading(Reading):
-    """Which records make batches, and how."""
+    """Which records are read, and how batches are formed."""
 
     path_imgrec: str = option("./data/imgrec.rec", "record file (.rec), or a folder of them")
     label_width: int = option(-1, "numbers in a label; -1: as many as it has")
@@ -35,7 +35,7 @@ class DetReading(Reading):
 
 @dataclasses.dataclass
 class DetAugmentation:
-    """What may happen to an image and its objects, in this order."""
+    """Augmentations of an image and its objects, in this order."""
 
     resize: int = option(-1, "length of the shorter edge in pixels, before all else; -1: as it is")
     rand_crop_prob: float = option(0.0, "probability of a crop")
@@ -152,7 +152,7 @@ class DetAugmentation:
         return np.pad(image, margin, constant_values=self.fill_value), objects
 
     def _cropped(self, image, objects, draws):
-        """The first part that a sampler draws and that is good; the image as it is if none is."""
+        """The first valid crop that a sampler draws; the unchanged image if there is none."""
         for sampler in sorted(range(self.num_crop_sampler), key=lambda _: draws.uniform(0, 1)):
             for _ in range(int(_of(self.max_crop_trials, sampler))):
                 box = self._box(image, sampler, draws)
@@ -169,7 +169,7 @@ class DetAugmentation:
         return image, objects
 
     def _box(self, image, sampler, draws):
-        """(xmin, ymin, xmax, ymax) of a part, in parts of the image's size."""
+        """(xmin, ymin, xmax, ymax) of a crop, relative to the image's size."""
         scale = draws.uniform(
             _of(self.min_crop_scales, sampler), _of(self.max_crop_scales, sampler)
         )
@@ -184,7 +184,7 @@ class DetAugmentation:
         return x, y, x + width, y + height
 
     def _is_good(self, box, objects, sampler) -> bool:
-        """Does one object lie in the part as the sampler asks?"""
+        """Does an object in the crop satisfy the sampler's constraints?"""
         common = _common(box, objects)
         area = (box[2] - box[0]) * (box[3] - box[1])
         own = (objects[:, 3] - objects[:, 1]) * (objects[:, 4] - objects[:, 2])
@@ -199,7 +199,7 @@ class DetAugmentation:
         return bool(good.any())
 
     def _kept(self, box, objects):
-        """The objects that stay, in parts of the crop."""
+        """The objects that remain, relative to the crop."""
         x1, y1, x2, y2 = box
         if self.crop_emit_mode == "center":
             x, y = objects[:, [1, 3]].mean(axis=1), objects[:, [2, 4]].mean(axis=1)
@@ -228,7 +228,7 @@ def _of(values, sampler: int):
 
 
 def _common(box, objects):
-    """Areas that the objects share with a box."""
+    """Areas of the intersections of the objects with a box."""
     width = np.minimum(objects[:, 3], box[2]) - np.maximum(objects[:, 1], box[0])
     height = np.minimum(objects[:, 4], box[3]) - np.maximum(objects[:, 2], box[1])
     return np.maximum(width, 0) * np.maximum(height, 0)
@@ -236,7 +236,7 @@ def _common(box, objects):
 
 @dataclasses.dataclass
 class DetScaling(Scaling):
-    """How bytes become numbers: (x - mean) * scale / std; a std of 0 is none."""
+    """Normalisation of bytes: (x - mean) * scale / std; std 0 means no division."""
 
     std_r: float = option(0.0, "red is divided by it, unless it is 0")
     std_g: float = option(0.0, "green is divided by it, unless it is 0")
@@ -250,7 +250,7 @@ class DetScaling(Scaling):
 
 
 class _DetFiller:
-    """Makes one record's image and its flat label: facts, header, objects."""
+    """Makes one record's image and its flat label: sizes, header, objects."""
 
     def __init__(self, where, reading, augmentation, scaling, records):
         self.where, self.reading, self.records = where, reading, records
@@ -324,8 +324,8 @@ def ImageDetRecordIter(**kwargs) -> MXDataIter:  # noqa: N802 - MXNet's name
     """An iterator over the images of record files and their objects.
 
     Labels are (batch_size, 4 + longest label): channels, height and width of the image, the length
-    of its label; then the label: length of its header, numbers of an object, the rest of the
-    header, and objects (class, xmin, ymin, xmax, ymax, ...) in parts of the image's size.
+    of its label; then the label: length of its header, numbers per object, the rest of the header,
+    and objects (class, xmin, ymin, xmax, ymax, ...) with coordinates relative to the image's size.
 
     Raises: MXNetError when a file is missing or broken, ValueError for a wrong parameter.
     """

@@ -29,12 +29,12 @@ from .source import MXDataIter, Sample, positive, shape_of
 
 OUT_DTYPES = ("float32", "uint8", "int8")
 CHANNELS = (1, 3)
-REDUCE_MARGIN = 2  # a JPEG is decoded at a part of its size while it stays this much larger
+REDUCE_MARGIN = 2  # a JPEG is decoded at a reduced size while it stays this much larger
 
 
 @dataclasses.dataclass
 class Reading:
-    """Which records make batches, and how."""
+    """Which records are read, and how batches are formed."""
 
     path_imglist: str = option("", "list file (.lst) with other labels for the records' ids")
     path_imgrec: str = option("", "record file (.rec), or a folder of them")
@@ -88,7 +88,7 @@ class Reading:
 
 @dataclasses.dataclass
 class Scaling:
-    """How bytes become numbers: (x - mean) * scale / std."""
+    """Normalisation of bytes: (x - mean) * scale / std."""
 
     mean_img: str = option(
         "", "file of the mean image, an array (C, H, W) as nd.save writes it; made if it is missing"
@@ -110,7 +110,7 @@ class Scaling:
             raise InvalidValue(f"{where}: std_r, std_g and std_b must not be 0")
 
     def place(self, image, out, mirror: bool, contrast: float = 1.0, light: float = 0.0) -> None:
-        """Writes ((x - mean) * contrast + light) * scale / std of an image (H, W, C) into its place
+        """Writes ((x - mean) * contrast + light) * scale / std of an image (H, W, C) into its slot
         (C, H, W) of a batch."""
         stds = (self.std_r, self.std_g, self.std_b)
         means = (self.mean_r, self.mean_g, self.mean_b)
@@ -121,7 +121,7 @@ class Scaling:
 
 @dataclasses.dataclass
 class Normalisation(Scaling):
-    """How bytes become numbers: ((x - mean) * contrast + illumination) * scale / std."""
+    """Normalisation of bytes: ((x - mean) * contrast + illumination) * scale / std."""
 
     mirror: bool = option(False, "mirror left and right")
     rand_mirror: bool = option(False, "mirror left and right with probability 1/2")
@@ -129,7 +129,7 @@ class Normalisation(Scaling):
     max_random_illumination: float = option(0.0, "plus a random number in +- v")
 
     def place_at_random(self, image: np.ndarray, out: np.ndarray, draws: Draws) -> None:
-        """Writes an image (H, W, C) into its place (C, H, W) of a batch."""
+        """Writes an image (H, W, C) into its slot (C, H, W) of a batch."""
         mirror = self.mirror or (self.rand_mirror and draws.uniform(0, 1) < 0.5)
         contrast = draws.uniform(1 - self.max_random_contrast, 1 + self.max_random_contrast)
         light = draws.uniform(-self.max_random_illumination, self.max_random_illumination)
@@ -182,7 +182,7 @@ def image_of(record, color: int, resize: int, where: str):
 
 
 class _Batch:
-    """A batch in the making: its arrays and the parts that threads work on."""
+    """An unfinished batch: its arrays and the parts that threads work on."""
 
     def __init__(self, data: NDArray, label: np.ndarray, pad: int, index: np.ndarray, before):
         self.data, self.label, self.pad, self.index = data, label, pad, index
@@ -191,10 +191,10 @@ class _Batch:
 
 
 class BatchSource:
-    """Batches of records made ahead by threads.
+    """Batches of records, prepared in advance by threads.
 
-    fill(number, image, label, draws) -> id: makes the image (C, H, W) and the flat label of a
-    record in their places of a batch, on any thread.
+    fill(number, image, label, draws) -> id: writes the image (C, H, W) and the flat label of a
+    record into a batch, on any thread.
     """
 
     def __init__(self, reading: Reading, records: Records, label_shape, fill):
@@ -244,7 +244,7 @@ class BatchSource:
         self._make_ahead()
 
     def _drop(self) -> bool:
-        """Forgets what was made ahead. Was there something?"""
+        """Drops the prepared batches. Returns whether there were any."""
         dropped = [part for batch in self._ahead for part in batch.parts]
         for part in dropped:
             part.cancel()
@@ -341,7 +341,7 @@ class _Filler:
 def _iterator(where, reading, augmentation, normalisation) -> MXDataIter:
     for options in (reading, augmentation, normalisation):
         options.check(where)
-    if reading.dtype == "uint8":  # bytes are only mirrored
+    if reading.dtype == "uint8":  # bytes need only mirroring
         normalisation = dataclasses.replace(
             PLAIN, mirror=normalisation.mirror, rand_mirror=normalisation.rand_mirror
         )
@@ -369,7 +369,7 @@ def mean_image_in(where, path, shape) -> np.ndarray:
 
 
 def _mean_image(where, reading, augmentation, path) -> np.ndarray:
-    """The mean image of a file; computed over all records and saved if there is none yet."""
+    """The mean image of a file; computed over all records and saved if the file does not exist."""
     if Path(path).exists():
         return mean_image_in(where, path, reading.data_shape)
     plain = dataclasses.replace(
@@ -404,7 +404,7 @@ def ImageRecordUInt8Iter(**kwargs) -> MXDataIter:  # noqa: N802 - MXNet's name
 
 @shows(Reading, Augmentation)
 def ImageRecordInt8Iter(**kwargs) -> MXDataIter:  # noqa: N802 - MXNet's name
-    """As ImageRecordIter, but gives int8 values, not normalised; above 127 they are cut."""
+    """As ImageRecordIter, but gives int8 values, not normalised; values above 127 are clipped."""
     return _whole_numbers("ImageRecordInt8Iter", "int8", kwargs)
 
 

@@ -1,4 +1,4 @@
-"""The names of mx.io under MXNet's path mxnet.io.io; each lives in the file of its subject."""
+"""MXNet's module path mxnet.io.io; the names are defined in the files imported here."""
 
 from .array import NDArrayIter, _init_data  # noqa: F401
 from .csv import CSVIter

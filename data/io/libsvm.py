@@ -18,7 +18,7 @@ from .source import MXDataIter, parsed, positive, shape_of, warn_unknown
 
 
 class LibSVMError(MXNetError, ValueError):
-    """A LibSVM file that is not there, or whose lines are not what they should be."""
+    """A LibSVM file that is missing, or whose lines are invalid."""
 
 
 class Table(NamedTuple):
@@ -32,7 +32,8 @@ class Table(NamedTuple):
 
 
 def _lines(path: str, part: int, n_parts: int, what: str) -> list[bytes]:
-    """The lines of a file, or of all files of a folder; of one part in bytes, whole lines."""
+    """The lines of a file, or of all files of a folder; or the whole lines of one part of the
+    bytes."""
     where = Path(path).expanduser()
     try:
         files = sorted(p for p in where.iterdir() if p.is_file()) if where.is_dir() else [where]
@@ -46,7 +47,7 @@ def _lines(path: str, part: int, n_parts: int, what: str) -> list[bytes]:
 
 
 def _next_line(text: bytes, at: int) -> int:
-    """Where the first line behind a place begins."""
+    """Where the first line after a position begins."""
     if at in (0, len(text)):
         return at
     found = text.find(b"\n", at)
@@ -84,7 +85,7 @@ def read_table(path: str, n_columns: int, part: int, n_parts: int, what: str) ->
 
 
 class _Lines(Rows):
-    """The source: rows of tables, csr where a table is one."""
+    """The source: rows of tables, csr if the table is csr."""
 
     def __init__(self, data: Table, label, batch_size: int, dtype: str):
         super().__init__(data, label, batch_size, True)
@@ -130,12 +131,12 @@ def LibSVMIter(  # noqa: N802 - MXNet's name
         data_libsvm: a file, or a folder whose files are read in the order of their names.
         data_shape: (columns,).
         label_libsvm: a second file whose matrix, label_shape (columns,), is the label, csr too.
-            Without it the numbers at the beginning of lines are: (batch_size,).
+            Without it the label is the number at the beginning of each line: (batch_size,).
         num_parts, part_index: only that part of the file, cut between lines.
-        round_batch: only True: the last batch goes on with the first lines (pad says how many),
-            and the next epoch begins behind them.
+        round_batch: only True: the last batch is filled with the first lines (pad is their number),
+            and the next epoch starts after them.
         dtype: of data and labels; default float32.
-        prefetch_buffer, ctx: accepted; nothing is left to prefetch.
+        prefetch_buffer, ctx: accepted and ignored: the values are in memory.
     Raises: LibSVMError (MXNetError) for files that cannot be read, or columns outside data_shape.
     """
     warn_unknown("LibSVMIter", unknown)

@@ -30,7 +30,7 @@ def _array(path: str, n_axes: int, what: str) -> np.ndarray:
 
 
 class _Images(Stateful):
-    """The source: whole batches only, in one order for all epochs."""
+    """The source: complete batches only, in the same order every epoch."""
 
     not_state = ("_images", "_labels", "_size")
 
@@ -70,12 +70,12 @@ def MNISTIter(  # noqa: N802 - MXNet's name
 ) -> MXDataIter:
     """An iterator over images and labels in IDX files (.gz or not): float32 values in [0, 1).
 
-    Samples that fill no batch are left out.
+    Samples of an incomplete last batch are dropped.
 
     Args:
         shuffle: once, by `seed`. flat: (batch_size, H * W) instead of (batch_size, 1, H, W).
         num_parts, part_index: only one of num_parts equal parts of the samples.
-        prefetch_buffer, ctx, input_shape: accepted, and not needed.
+        prefetch_buffer, ctx, input_shape: accepted and ignored.
     Raises: DatasetError (MXNetError) when a file is missing or broken.
     """
     refuse_positional("MNISTIter", args)

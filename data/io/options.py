@@ -14,7 +14,7 @@ from .source import parsed, warn_unknown
 
 
 def option(default, doc: str):
-    """A field of a dataclass of options; the default's type is the value's."""
+    """A field of a dataclass of options; the value has the default's type."""
     return dataclasses.field(default=default, metadata={"doc": doc})
 
 
@@ -44,7 +44,7 @@ def _value(where: str, field, value):
 
 
 def read(where: str, kinds, keywords: dict) -> list:
-    """One instance of each dataclass from the keywords; those that none knows give a warning.
+    """One instance of each dataclass from the keywords; unknown ones give a warning.
 
     Raises: TypeError for a required keyword that is missing, ValueError for a wrong value.
     """

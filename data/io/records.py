@@ -1,4 +1,4 @@
-"""Records of .rec files found by number: the part, the order and the start of each of them."""
+"""Random access to records of .rec files: the part, the order and the start of each."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _FRAME = struct.Struct("<II")
 
 
 class RecordFile:
-    """A .rec file whose records are read by their places; many threads may do so. It is not mapped
-    into memory: a file that another process cuts off while it is read would end this one."""
+    """A .rec file whose records are read by position, from any number of threads. It is not mapped
+    into memory: if another process truncated a mapped file, reading it would kill this process."""
 
     def __init__(self, path):
         self.path = os.fspath(path)
@@ -55,7 +55,7 @@ class RecordFile:
         while True:
             kind, begin, n_bytes, after = self._frame(at)
             part = os.pread(self._fd, n_bytes, begin)
-            if len(part) < n_bytes:  # cut off since it was opened
+            if len(part) < n_bytes:  # truncated since it was opened
                 self._broken(at, f"is cut off: {n_bytes} bytes announced, {len(part)} left")
             parts.append(part)
             if kind in (WHOLE, LAST):
@@ -103,8 +103,8 @@ class Records:
     """The records of a file (or of all .rec files of a folder) that belong to one part.
 
     Args:
-        path_idx: index file, "" to read through the file once instead.
-        num_parts, part_index: with an index equal numbers of records, else equal bytes.
+        path_idx: index file, "" to scan the file once instead.
+        num_parts, part_index: with an index parts have equal numbers of records, else equal bytes.
     """
 
     def __init__(self, path, path_idx="", num_parts: int = 1, part_index: int = 0):
@@ -138,16 +138,16 @@ class Records:
         return self._files[file].read(at)
 
     def name(self, number: int) -> str:
-        """Where a record stands, for messages."""
+        """A record's position, for messages."""
         file, at = self._places[number]
         return f"{self._files[file].path}, byte {at}"
 
 
 class Order:
-    """The numbers of the records, epoch after epoch: which come in the next batch.
+    """The order of the records: the record numbers of the next batch, across epochs.
 
-    A last batch that is short is filled from the next epoch, which then begins after those
-    (round_batch); or it stays short.
+    With round_batch an incomplete last batch is filled from the next epoch, which then starts after
+    those; else it stays short.
     """
 
     def __init__(self, n: int, batch_size: int, round_batch: bool, shuffle: bool, seed: int):
@@ -161,12 +161,12 @@ class Order:
         self._at = 0
 
     def state_dict(self) -> dict:
-        """Where it is, as plain data."""
+        """The position, as plain data."""
         draws = None if self._rng is None else self._rng.bit_generator.state
         return {"order": self._order, "at": self._at, "wrapped": self._wrapped, "draws": draws}
 
     def load_state_dict(self, state: dict) -> None:
-        """Continues from state_dict. Raises StateError where the records are others."""
+        """Continues from state_dict. Raises StateError for different records."""
         if len(state["order"]) != self._n or (self._rng is None) != (state["draws"] is None):
             raise StateError(
                 f"the saved position is for {len(state['order'])} records,"
@@ -178,13 +178,13 @@ class Order:
             self._rng.bit_generator.state = state["draws"]
 
     def rewind(self, whole: bool = False) -> None:
-        """Begins an epoch, unless the last batch has begun it. whole: in any case."""
+        """Begins an epoch, unless the last batch already did. whole: always."""
         if whole or not self._wrapped:
             self._begin()
         self._wrapped = False
 
     def next(self) -> tuple[np.ndarray, int] | None:
-        """(numbers, how many of them only fill the batch up), or None at the end."""
+        """(record numbers, how many of them are padding), or None at the end."""
         if self._wrapped or self._at >= self._n:
             return None
         found = self._order[self._at : self._at + self._size]

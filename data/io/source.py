@@ -1,4 +1,4 @@
-"""MXDataIter: the iterator over a source of batches, which all iterators that read files are."""
+"""MXDataIter: the iterator over a source of batches; all iterators over files are of this class."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .desc import DataBatch, DataDesc, DataIter
 
 
 class Sample(NamedTuple):
-    """One batch of a source. index: (batch_size,) uint64 numbers of the samples, or None."""
+    """One batch of a source. index: (batch_size,) uint64 indices of the samples, or None."""
 
     data: NDArray
     label: NDArray
@@ -24,19 +24,19 @@ class Sample(NamedTuple):
 
 
 class Source(Protocol):
-    """What MXDataIter reads."""
+    """A source of batches for MXDataIter."""
 
     def read(self) -> Sample | None:
         """The next batch, or None after the last."""
 
     def rewind(self) -> None:
-        """The next batch is the first one of an epoch."""
+        """Starts an epoch: the next batch is its first."""
 
     def state_dict(self) -> dict:
-        """Where it is, as plain data."""
+        """The position, as plain data."""
 
     def load_state_dict(self, state: dict) -> None:
-        """The next batch is the one that followed."""
+        """Continues: the next batch is the one that would have followed."""
 
 
 class MXDataIter(DataIter):
@@ -45,24 +45,24 @@ class MXDataIter(DataIter):
     Args:
         handle: the Source.
         data_name, label_name: names in provide_data and provide_label.
-    Raises: StopIteration when the source has not one batch.
+    Raises: StopIteration if the source has no batch.
     """
 
     def __init__(self, handle: Source, data_name="data", label_name="softmax_label", **_):
         self.handle = handle
         self._skip_load = False
-        self._begin = handle.state_dict()  # before the batch that is read ahead
+        self._begin = handle.state_dict()  # before the batch that is prefetched
         first = handle.read()
         if first is None:
             raise StopIteration
-        self._sample, self._ready = first, True  # ready: read, not given yet
+        self._sample, self._ready = first, True  # prefetched, not yet returned
         data, label = first.data, first.label
         self.provide_data = [DataDesc(data_name, data.shape, data.dtype)]
         self.provide_label = [DataDesc(label_name, label.shape, label.dtype)]
         super().__init__(data.shape[0])
 
     def debug_skip_load(self):
-        """From now on every batch is the current one: measures all but the reading."""
+        """Repeats the current batch from now on, to measure everything but reading."""
         self._skip_load = True
         logging.info("Set debug_skip_load to be true, will simply return first batch")
 
@@ -109,7 +109,7 @@ class MXDataIter(DataIter):
 
 
 def parsed(value):
-    """A parameter's value: MXNet's iterators take all of them as text too, "(3,)" or "True"."""
+    """A parameter's value: text such as "(3,)" or "True" is accepted too, as in MXNet."""
     if isinstance(value, str):
         try:
             return ast.literal_eval(value)
@@ -142,6 +142,6 @@ def refuse_positional(iterator: str, args) -> None:
 
 
 def warn_unknown(iterator: str, names) -> None:
-    """Says which parameters an iterator does not know: MXNet ignores them silently."""
+    """Warns about parameters that an iterator does not know; MXNet ignores them silently."""
     if names:
         warnings.warn(f"{iterator}: ignores {', '.join(sorted(names))}", stacklevel=3)

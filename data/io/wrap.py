@@ -1,5 +1,5 @@
-"""Iterators around iterators: ResizeIter (another number of batches), PrefetchingIter (batches made
-ahead in threads)."""
+"""Iterators around iterators: ResizeIter (changes the number of batches), PrefetchingIter (prepares
+batches in threads)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from ...engine.error import InvalidValue
 from ...ndarray import random
 from ...ndarray.saved_state import restore, saved
+from .. import streams
 from .desc import DataBatch, DataDesc, DataIter, need_iterator, position_of
 
 
 class _Current(DataIter):
-    """An iterator that holds its batch as `current_batch`."""
+    """An iterator that keeps its batch as `current_batch`."""
 
     current_batch: DataBatch
 
@@ -30,8 +31,7 @@ class _Current(DataIter):
 
 
 class ResizeIter(_Current):
-    """An iterator made to give `size` batches an epoch; the inner one begins again where it is
-    shorter.
+    """Makes an iterator give `size` batches an epoch; a shorter inner iterator is restarted.
 
     reset_internal: reset() resets the inner one too.
     """
@@ -70,8 +70,9 @@ class ResizeIter(_Current):
 
 
 class PrefetchingIter(_Current):
-    """Joins the batches of one or several iterators; each makes its next batch in a thread of its
-    own meanwhile.
+    """Joins the batches of one or several iterators; each prepares its next batch in its own
+    thread. Random draws of `mx.image` and `mx.io` there are that batch's own: its seed is drawn
+    from Python's and NumPy's streams when the batch is asked for.
 
     rename_data, rename_label: for each iterator a dict from its names to new ones.
     An error in a thread is raised at the next batch.
@@ -101,7 +102,7 @@ class PrefetchingIter(_Current):
         return _renamed(self.rename_label, [i.provide_label for i in self.iters])
 
     def state_dict(self):
-        self._wait()  # for what the threads draw of the random streams
+        self._wait()  # for the threads' draws from the random streams
         return self._before if self._before is not None else super().state_dict()
 
     def load_state_dict(self, state):
@@ -115,18 +116,19 @@ class PrefetchingIter(_Current):
         random.set_state(now)
 
     def _fetch(self):
-        # where the iterators and the random streams were before the threads went ahead
+        # positions of the iterators and the random streams before the threads started
         inner = [position_of(i) for i in self.iters]
         known = None not in inner
         self._before = {"iters": inner, "streams": random.get_state()} if known else None
-        self._pending = [self._pool.submit(_next_or_none, i) for i in self.iters]
+        seeds = [streams.draw_seed() for _ in self.iters]
+        self._pending = [self._pool.submit(_next_or_none, *x) for x in zip(self.iters, seeds)]
 
     def _wait(self):
         for future in self._pending:
             future.exception()
 
     def reset(self):
-        self._wait()  # what failed is begun again
+        self._wait()  # a failed batch is started again
         for i in self.iters:
             i.reset()
         self._fetch()
@@ -157,9 +159,10 @@ class PrefetchingIter(_Current):
         return self.current_batch
 
 
-def _next_or_none(iterator):
+def _next_or_none(iterator, seed):
     try:
-        return iterator.next()
+        with streams.own(seed):
+            return iterator.next()
     except StopIteration:
         return None
 

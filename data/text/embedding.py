@@ -1,4 +1,4 @@
-"""Word vectors: read from files of GloVe, fastText or your own, looked up by token, joined."""
+"""Word vectors: read from GloVe, fastText or custom files, looked up by token, concatenated."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from . import pretrained
 from .vocab import UNKNOWN_INDEX, Vocabulary, VocabularyError
 
 ROOT = os.path.join("~", ".mxnet", "embeddings")  # ~/.mxnet: $MXNET_HOME where that is set
-LINES_AT_ONCE = 1000  # turned into numbers by one call
+LINES_AT_ONCE = 1000  # lines parsed by one call
 
 
 def _unpack(source, path) -> None:
-    """A member of an archive as the file `path`, whole or not at all."""
+    """Extracts a member of an archive to the file `path`, atomically."""
     with files.replacing(path) as part, open(part, "wb") as target:
         shutil.copyfileobj(source, target)
 
 
 class _TokenEmbedding(Vocabulary):
-    """Base of word vectors: tokens have numbers, as in a vocabulary, and rows of `idx_to_vec`.
+    """Base of word vectors: tokens have indices, as in a vocabulary, and rows of `idx_to_vec`.
 
     Row 0, of unknown tokens, is the vector that the file has for unknown_token, else
     init_unknown_vec(shape=vec_len).
@@ -108,7 +108,7 @@ class _TokenEmbedding(Vocabulary):
     def _load_embedding(
         self, pretrained_file_path, elem_delim, init_unknown_vec, encoding="utf8"
     ) -> None:
-        """Reads lines of a token and its numbers. The first of several vectors of a token counts;
+        """Reads lines of a token and its vector. If a token has several vectors, the first is used;
         a line of one number is a header."""
         path = os.path.expanduser(pretrained_file_path)
         if not os.path.isfile(path):
@@ -188,7 +188,7 @@ class _TokenEmbedding(Vocabulary):
         self._reserved_tokens = None if reserved is None else list(reserved)
 
     def _set_idx_to_vec_by_embeddings(self, embeddings, tokens) -> None:
-        """Vectors of the tokens in all embeddings, side by side; token 0 is the unknown one."""
+        """Concatenates the tokens' vectors of all embeddings; token 0 is the unknown token."""
         parts = [
             functions.concat(e.idx_to_vec[0:1], e.get_vecs_by_tokens(tokens[1:]), dim=0)
             if len(tokens) > 1
@@ -199,7 +199,7 @@ class _TokenEmbedding(Vocabulary):
         self._vec_len = self._idx_to_vec.shape[1]
 
     def _build_embedding_for_vocabulary(self, vocabulary) -> None:
-        """Keeps the vectors of a vocabulary's tokens only, under their numbers there."""
+        """Keeps only the vectors of a vocabulary's tokens, by the vocabulary's indices."""
         if vocabulary is None:
             return
         _check_vocabulary(vocabulary)
@@ -210,7 +210,7 @@ class _TokenEmbedding(Vocabulary):
 
     @property
     def vec_len(self) -> int:
-        """Numbers in a vector."""
+        """The length of a vector."""
         return self._vec_len
 
     @property
@@ -271,7 +271,7 @@ def _line(at: int, path: str, problem: str) -> VocabularyError:
 
 
 def _numbers(lines: list[str], n: int, delimiter: str, at: int, path: str) -> np.ndarray:
-    """(lines, n): the numbers of some lines; `at`: where the first of them stands in the file."""
+    """(lines, n): the numbers of some lines; `at`: the line number of the first."""
     if not lines:
         return np.zeros((0, n), np.float32)
     if len(delimiter) > 1:
@@ -281,7 +281,7 @@ def _numbers(lines: list[str], n: int, delimiter: str, at: int, path: str) -> np
     except ValueError:
         if len(lines) == 1:
             raise _line(at, path, f"not all of {lines[0][:60]} are numbers") from None
-        # one by one, for the place: the nearest, where lines between these were skipped
+        # one by one, for the line number: approximate if lines between were skipped
         for i, line in enumerate(lines):
             _numbers([line], n, delimiter, at + i, path)
         raise
@@ -386,8 +386,8 @@ class FastText(_TokenEmbedding):
 
 
 class CustomEmbedding(_TokenEmbedding):
-    """Word vectors from a text file: a line for each token, its numbers behind it, elem_delim
-    between them."""
+    """Word vectors from a text file: one line per token: the token and its numbers, separated by
+    elem_delim."""
 
     def __init__(
         self,
@@ -404,7 +404,7 @@ class CustomEmbedding(_TokenEmbedding):
 
 
 class CompositeEmbedding(_TokenEmbedding):
-    """The vectors that several word vectors have for the tokens of a vocabulary, side by side."""
+    """Concatenates the vectors of several embeddings for the tokens of a vocabulary."""
 
     def __init__(self, vocabulary, token_embeddings):
         _check_vocabulary(vocabulary)

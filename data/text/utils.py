@@ -9,7 +9,7 @@ import re
 def count_tokens_from_str(
     source_str, token_delim=" ", seq_delim="\n", to_lower=False, counter_to_update=None
 ) -> collections.Counter:
-    r"""How often each token stands in a text.
+    r"""Counts the tokens of a text.
 
     Args:
         token_delim, seq_delim: regular expressions between tokens and between sequences.

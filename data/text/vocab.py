@@ -1,4 +1,4 @@
-"""Vocabulary: tokens and their numbers, most frequent first."""
+"""Vocabulary: tokens and their indices, most frequent first."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ UNKNOWN_INDEX = 0
 
 
 class VocabularyError(InvalidValue):
-    """A vocabulary, or word vectors, that cannot be made or used as asked."""
+    """Invalid arguments or use of a vocabulary or word vectors."""
 
 
 class Vocabulary:
-    """Numbers for tokens: 0 for the unknown one, then the reserved ones, then those of a counter by
-    falling frequency, and by rising order where that is equal.
+    """Indices of tokens: 0 for the unknown token, then the reserved tokens, then those of a counter
+    by decreasing frequency; equal frequencies in ascending order.
 
     Args:
         counter: collections.Counter of tokens (any hashable things of one kind).
-        most_freq_count: how many of its tokens get a number, at most.
+        most_freq_count: the maximum number of its tokens to index.
         min_freq: how often a token must have been counted.
-        unknown_token: stands for all others. reserved_tokens: list of tokens that are always there.
+        unknown_token: represents all other tokens. reserved_tokens: list of tokens that are always
+            there.
     """
 
     def __init__(
@@ -59,17 +60,17 @@ class Vocabulary:
 
     @property
     def token_to_idx(self) -> dict:
-        """token -> number"""
+        """token -> index"""
         return self._token_to_idx
 
     @property
     def idx_to_token(self) -> list:
-        """The tokens in the order of their numbers."""
+        """The tokens in index order."""
         return self._idx_to_token
 
     @property
     def unknown_token(self):
-        """What stands for unknown tokens."""
+        """The token that represents unknown tokens."""
         return self._unknown_token
 
     @property
@@ -78,14 +79,15 @@ class Vocabulary:
         return self._reserved_tokens
 
     def to_indices(self, tokens):
-        """The number of a token, or a list of them of a list; unknown tokens have 0."""
+        """The index of a token, or a list of indices for a list of tokens; unknown tokens have
+        0."""
         if not isinstance(tokens, list):
             return self._token_to_idx.get(tokens, UNKNOWN_INDEX)
         return [self._token_to_idx.get(token, UNKNOWN_INDEX) for token in tokens]
 
     def to_tokens(self, indices):
-        """The token of a number, or a list of them of a list. Raises VocabularyError for numbers
-        that no token has."""
+        """The token of an index, or a list of tokens for a list of indices. Raises VocabularyError
+        for invalid indices."""
         for i in indices if isinstance(indices, list) else [indices]:
             if not isinstance(i, numbers.Integral) or not 0 <= i < len(self):
                 raise VocabularyError(

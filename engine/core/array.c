@@ -1,5 +1,7 @@
-/* Arrays: views of a var's storage; and the outputs that plans and programs make. */
-#include "internal.h"
+/* Arrays: views of a var's storage, and the new outputs of plans and programs. */
+#include "array.h"
+#include "engine.h"
+#include "stream.h"
 
 #include <stdlib.h>
 
@@ -8,7 +10,7 @@ static pl_var *spare;                         /* freed vars, chained by object.n
 static void var_release(pl_object *object)    /* foreign memory */
 {
     pl_var *var = (pl_var *)object;
-    if (var->block) {                         /* its owner knows nothing of our streams */
+    if (var->block) {                         /* its owner does not wait for our streams */
         pl_block_wait(var->block, true, INT32_MAX);
         pl_enter();
         pl_block_free(var->block);
@@ -25,7 +27,7 @@ void pl_var_unref(pl_var *var)
         return;
     }
     if (var->error) {
-        pl_object_unref(&var->error->object);
+        pl_error_unref(var->error);
         var->error = NULL;
     }
     if (var->object.destroy) {
@@ -117,7 +119,7 @@ uintptr_t pl_array_wrap_in(int memory, void *data, size_t bytes, pl_free_fn rele
     if (var) {
         var->block = block;
         var->release = release ? release : free;
-        var->owner = release ? owner : NULL;  /* without a release the memory is the caller's: free(NULL) */
+        var->owner = release ? owner : NULL;  /* without a release it stays the caller's: free(NULL) */
         var->object.destroy = var_release;
         var->exposed = true;
     }
@@ -184,14 +186,14 @@ void pl_array_protect(uintptr_t array)
 
 int pl_array_protected(uintptr_t array) { return ((pl_array *)array)->var->read_only; }
 
-void pl_arrays_stamp(const uintptr_t *arrays, int n, pl_stamp *stamps)
+void pl_arrays_versions(const uintptr_t *arrays, int n, pl_version *versions)
 {
-    static uint64_t n_looks;                  /* under the lock */
+    static uint64_t n_exposed;                /* versions given to exposed arrays; under the lock */
     pl_enter();
     for (int i = 0; i < n; i++) {
         const pl_array *a = (const pl_array *)arrays[i];
-        uint64_t writes = a->var->exposed ? UINT64_MAX - n_looks++ : a->var->writes_pushed;
-        stamps[i] = (pl_stamp){(uintptr_t)a->var, (uintptr_t)a->data, writes};
+        uint64_t writes = a->var->exposed ? UINT64_MAX - n_exposed++ : a->var->writes_pushed;
+        versions[i] = (pl_version){(uintptr_t)a->var, (uintptr_t)a->data, writes};
     }
     pl_leave();
 }
@@ -212,7 +214,7 @@ void pl_array_overwritten(uintptr_t array)
     atomic_store_explicit(&var->version, atomic_load_explicit(&var->version, memory_order_relaxed) + 1,
                           memory_order_relaxed);
     if (var->error)
-        pl_object_unref(&var->error->object);
+        pl_error_unref(var->error);
     var->error = NULL;
     pl_leave();
 }
@@ -241,9 +243,9 @@ int pl_outputs_claim(pl_op *op, int n, uintptr_t *out, const size_t *out_bytes, 
             }
             a = &var->first;
             out[i] = (uintptr_t)a;
-            op->held_bytes += out_bytes[i];
+            op->pending_bytes += out_bytes[i];
         }
-        data[i] = a->data;                    /* writing a part leaves the rest as it is */
+        data[i] = a->data;                    /* a write to a part keeps the rest */
         pl_op_claim(op, a->var, out_bytes[i] >= a->var->bytes ? PL_WRITE : PL_READWRITE);
     }
     return PL_OK;

@@ -1,7 +1,12 @@
-/* Kernels of control flow: loops and branches whose bodies are programs, run at once on this thread. A body reads
- * slices of arrays where they lie; states alternate between two places. On a GPU the bodies are enqueued one after the
- * other, and the host waits where it must know a flag. */
-#include "internal.h"
+/* Kernels of control flow: loops and branches whose bodies are programs, run on this thread. A body reads slices of
+ * arrays without copying; states alternate between two buffers. On a GPU the bodies are enqueued one after the other,
+ * and the host waits only where it must read a flag. */
+#include "control.h"
+#include "memory.h"
+#include "object.h"
+#include "program.h"
+#include "stream.h"
+#include "transfer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +15,7 @@ static bool is_true(const void *data, size_t bytes, bool floating)
 {
     const uint8_t *b = data;
     uint8_t any = 0;
-    for (size_t i = 0; i < bytes; i++)                 /* little endian: the sign of -0.0 is the last bit */
+    for (size_t i = 0; i < bytes; i++)                 /* little endian: the sign bit of -0.0 is in the last byte */
         any |= floating && i + 1 == bytes ? b[i] & 0x7f : b[i];
     return any != 0;
 }
@@ -25,14 +30,14 @@ static uint64_t mixed(uint64_t x)                      /* splitmix64 */
     return x ^ (x >> 31);
 }
 
-/* The seed of one call of a random body; numbers travel as doubles. */
+/* The seed of one call of a random body. Below 2^52, because scalars are doubles. */
 static uint64_t own_seed(const double *scalars)
 {
     return mixed(mixed((uint64_t)scalars[0]) ^ (uint64_t)scalars[1]) >> 12;
 }
 
-/* Memory of one run of a kernel: `host` for pointers, `near` where the arrays lie. On a GPU these are two. */
-typedef struct { char *host, *near; size_t bytes; pl_block *block; } memory;
+/* Memory of one run of a kernel: `host` for pointers, `device` for arrays. On the CPU they are one block. */
+typedef struct { char *host, *device; size_t bytes; pl_block *block; } memory;
 
 static void memory_free(memory *m)
 {
@@ -43,14 +48,14 @@ static void memory_free(memory *m)
     pl_leave();
 }
 
-static int memory_new(memory *m, size_t host_bytes, size_t near_bytes)
+static int memory_new(memory *m, size_t host_bytes, size_t device_bytes)
 {
     bool on_gpu = pl_gpu_stream() != NULL;
     host_bytes = rounded(host_bytes);
-    m->bytes = on_gpu ? host_bytes : host_bytes + near_bytes;
+    m->bytes = on_gpu ? host_bytes : host_bytes + device_bytes;
     pl_enter();
     m->host = pl_storage_alloc(m->bytes);
-    m->block = m->host && on_gpu ? pl_block_new(PL_MEMORY_GPU + pl_gpu_device(), near_bytes) : NULL;
+    m->block = m->host && on_gpu ? pl_block_new(PL_MEMORY_GPU + pl_gpu_device(), device_bytes) : NULL;
     if (m->host && on_gpu && !m->block) {
         pl_storage_free(m->host, m->bytes);
         m->host = NULL;
@@ -58,7 +63,7 @@ static int memory_new(memory *m, size_t host_bytes, size_t near_bytes)
     pl_leave();
     if (!m->host)
         return PL_ENOMEM;
-    m->near = on_gpu ? m->block->data : m->host + host_bytes;
+    m->device = on_gpu ? m->block->data : m->host + host_bytes;
     int status = m->block ? pl_block_take(m->block) : PL_OK;
     if (status != PL_OK)
         memory_free(m);
@@ -99,8 +104,8 @@ static int array_zero(void *to, size_t bytes)
     return PL_OK;
 }
 
-/* What of an input a body reads in iteration t. */
-static char *given(const pl_part *part, int k, void *const *bufs, char *const *states, int64_t t)
+/* The memory of input k of a body in iteration t. */
+static char *input_of(const pl_part *part, int k, void *const *bufs, char *const *states, int64_t t)
 {
     int i = part->at[k];
     switch (part->kinds[k]) {
@@ -111,33 +116,34 @@ static char *given(const pl_part *part, int k, void *const *bufs, char *const *s
     }
 }
 
-/* One run of a part; outs: where its outputs go. */
+/* One run of a part; outs: memory of its outputs. */
 static int part_run(const pl_part *part, void *const *bufs, char *const *states, int64_t t, char *const *outs,
-                    char **data, void *room, void *arena, uint64_t seed, uint64_t *counter)
+                    char **data, void *scratch, void *arena, uint64_t seed, uint64_t *counter)
 {
     for (int k = 0; k < part->n_in; k++)
-        data[k] = given(part, k, bufs, states, t);
+        data[k] = input_of(part, k, bufs, states, t);
     for (int k = 0; k < part->n_out; k++)
         data[part->n_in + k] = outs[k];
-    return pl_program_call(part->program, data, room, arena, seed, counter);
+    return pl_program_call(part->program, data, scratch, arena, seed, counter);
 }
 
-static size_t part_room(const pl_part *part)
+static size_t part_scratch_bytes(const pl_part *part)
 {
-    return part->program ? rounded(pl_program_room(part->program)) : 0;
+    return part->program ? rounded(pl_program_scratch_bytes(part->program)) : 0;
 }
 
-static size_t part_arena(const pl_part *part)
+static size_t part_arena_bytes(const pl_part *part)
 {
-    return part->program ? rounded(pl_program_arena(part->program)) : 0;
+    return part->program ? rounded(pl_program_arena_bytes(part->program)) : 0;
 }
 
-/* A part whose output is a flag: is it true? flag: where it goes. */
+/* Runs a part whose output is a flag, and reads the flag. flag: memory of that output. */
 static int test_run(const pl_part *test, void *const *bufs, char *const *states, int64_t t, char *flag, int flag_bytes,
-                    bool floating, char **data, void *room, void *arena, uint64_t seed, uint64_t *counter, bool *answer)
+                    bool floating, char **data, void *scratch, void *arena, uint64_t seed, uint64_t *counter,
+                    bool *answer)
 {
     uint64_t seen = 0;
-    int status = part_run(test, bufs, states, t, &flag, data, room, arena, seed, counter);
+    int status = part_run(test, bufs, states, t, &flag, data, scratch, arena, seed, counter);
     if (status == PL_OK)
         status = value_get(&seen, flag, (size_t)flag_bytes);
     *answer = status == PL_OK && is_true(&seen, (size_t)flag_bytes, floating);
@@ -150,28 +156,28 @@ int pl_kernel_loop(const void *params, void *const *bufs, const double *scalars)
     const pl_part *body = &p->body, *test = &p->test;
     void *const *results = bufs + p->n_in;
     enum { FLAG_BYTES = 64 };
-    size_t states_bytes = 0, room_bytes = part_room(body), arena_bytes = part_arena(body);
+    size_t states_bytes = 0, scratch_bytes = part_scratch_bytes(body), arena_bytes = part_arena_bytes(body);
     for (int s = 0; s < p->n_states; s++)
         states_bytes += rounded((size_t)p->state_bytes[s]);
     size_t n_data = (size_t)(body->n_in + body->n_out + test->n_in + 1);
     size_t n_pointers = n_data + 3 * (size_t)p->n_states + (size_t)body->n_out;
     memory m;
-    int status = memory_new(&m, room_bytes + part_room(test) + n_pointers * sizeof(char *),
-                            FLAG_BYTES + arena_bytes + part_arena(test) + states_bytes);
+    int status = memory_new(&m, scratch_bytes + part_scratch_bytes(test) + n_pointers * sizeof(char *),
+                            FLAG_BYTES + arena_bytes + part_arena_bytes(test) + states_bytes);
     if (status != PL_OK)
         return status;
-    char *room = m.host, *test_room = room + room_bytes, **data = (char **)(test_room + part_room(test));
+    char *scratch = m.host, *test_scratch = scratch + scratch_bytes;
+    char **data = (char **)(test_scratch + part_scratch_bytes(test));
     char **now = data + n_data, **even = now + p->n_states, **odd = even + p->n_states, **outs = odd + p->n_states;
-    char *flag = m.near, *arena = flag + FLAG_BYTES, *test_arena = arena + arena_bytes;
-    char *spare = test_arena + part_arena(test);
+    char *flag = m.device, *arena = flag + FLAG_BYTES, *test_arena = arena + arena_bytes;
+    char *spare = test_arena + part_arena_bytes(test);
     int64_t n = p->length, done = 0;
     uint64_t seed = p->random ? own_seed(scalars) : 0, counter = 0;
     if (p->count_at >= 0)
         status = value_get(&n, bufs[p->count_at], sizeof n);
     for (int s = 0; s < p->n_states; s++) {
         now[s] = bufs[p->states_at[s]];
-        /* with a known count the last iteration writes there */
-        even[s] = results[p->final_at[s]];
+        even[s] = results[p->final_at[s]];        /* where the last iteration writes if the count is known */
         odd[s] = spare;
         spare += rounded((size_t)p->state_bytes[s]);
     }
@@ -179,7 +185,7 @@ int pl_kernel_loop(const void *params, void *const *bufs, const double *scalars)
         int64_t t = p->reverse ? n - 1 - done : done;
         bool go_on = true;
         if (test->program)
-            status = test_run(test, bufs, now, t, flag, p->flag_bytes, p->flag_floating, data, test_room, test_arena,
+            status = test_run(test, bufs, now, t, flag, p->flag_bytes, p->flag_floating, data, test_scratch, test_arena,
                               seed, &counter, &go_on);
         if (!go_on)
             break;
@@ -188,7 +194,7 @@ int pl_kernel_loop(const void *params, void *const *bufs, const double *scalars)
             outs[p->stacked_at[k]] = (char *)results[p->result_at[k]] + t * p->out_bytes[k];
         for (int s = 0; s < p->n_states; s++)
             outs[p->next_at[s]] = next[s];
-        status = part_run(body, bufs, now, t, outs, data, room, arena, seed, &counter);
+        status = part_run(body, bufs, now, t, outs, data, scratch, arena, seed, &counter);
         for (int s = 0; s < p->n_states; s++)
             now[s] = next[s];
     }
@@ -210,31 +216,31 @@ int pl_kernel_branch(const void *params, void *const *bufs, const double *scalar
     const pl_branch *p = params;
     void *const *results = bufs + p->n_in;
     enum { FLAG_BYTES = 64 };
-    size_t room_bytes = part_room(&p->test), arena_bytes = part_arena(&p->test);
+    size_t scratch_bytes = part_scratch_bytes(&p->test), arena_bytes = part_arena_bytes(&p->test);
     size_t data_max = (size_t)(p->test.n_in + p->test.n_out);
     for (int i = 0; i < 2; i++) {
-        size_t room = part_room(&p->ways[i]), arena = part_arena(&p->ways[i]);
+        size_t scratch = part_scratch_bytes(&p->ways[i]), arena = part_arena_bytes(&p->ways[i]);
         size_t n = (size_t)(p->ways[i].n_in + p->ways[i].n_out);
-        room_bytes = room > room_bytes ? room : room_bytes;
+        scratch_bytes = scratch > scratch_bytes ? scratch : scratch_bytes;
         arena_bytes = arena > arena_bytes ? arena : arena_bytes;
         data_max = n > data_max ? n : data_max;
     }
     memory m;
-    int status = memory_new(&m, room_bytes + 2 * data_max * sizeof(char *), FLAG_BYTES + arena_bytes);
+    int status = memory_new(&m, scratch_bytes + 2 * data_max * sizeof(char *), FLAG_BYTES + arena_bytes);
     if (status != PL_OK)
         return status;
-    char *room = m.host, **data = (char **)(room + room_bytes), **outs = data + data_max;
-    char *flag = m.near, *arena = flag + FLAG_BYTES;
+    char *scratch = m.host, **data = (char **)(scratch + scratch_bytes), **outs = data + data_max;
+    char *flag = m.device, *arena = flag + FLAG_BYTES;
     uint64_t seed = p->random ? own_seed(scalars) : 0, counter = 0;
     bool yes = false;
-    status = test_run(&p->test, bufs, NULL, 0, flag, p->flag_bytes, p->flag_floating, data, room, arena, seed, &counter,
-                      &yes);
+    status = test_run(&p->test, bufs, NULL, 0, flag, p->flag_bytes, p->flag_floating, data, scratch, arena, seed,
+                      &counter, &yes);
     if (status == PL_OK) {
         int way = yes ? 0 : 1;
         const pl_part *part = &p->ways[way];
         for (int k = 0; k < part->n_out; k++)
             outs[k] = results[k < p->n_shared ? k : k + p->first_own[way] - p->n_shared];
-        status = part_run(part, bufs, NULL, 0, outs, data, room, arena, seed, &counter);
+        status = part_run(part, bufs, NULL, 0, outs, data, scratch, arena, seed, &counter);
         int64_t taken = yes;
         if (p->flag_at >= 0 && status == PL_OK)
             status = value_put(results[p->flag_at], &taken, sizeof taken);

@@ -10,19 +10,18 @@
  *   op->n_missing     == number of its requests that are still queued at a var
  *   var->n_users      == n_readers + writing + queued requests
  */
-#include "internal.h"
+#include "engine.h"
+#include "profiler.h"
+#include "stream.h"
+#include "thread_pool.h"
+#include "wait.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-enum { SMALL_BLOCK = 448 };     /* an op with few requests; kept for re-use */
-enum { AHEAD_OPS = 16 };        /* a producer that is so far ahead has time to help */
+enum { SMALL_BLOCK = 448 };     /* bytes of an op with few requests; kept for re-use */
+enum { AHEAD_OPS = 16 };        /* a producer that is so far ahead helps */
 
-#ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
-pthread_mutex_t pl_lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
-#else
-pthread_mutex_t pl_lock = PTHREAD_MUTEX_INITIALIZER;
-#endif
 struct pl_engine_state pl_engine;
 _Thread_local pl_op *pl_running;
 
@@ -38,47 +37,11 @@ int pl_engine_set_priority(int priority)
 static int64_t next_seq = 1;
 static int64_t max_queued = 4096;
 /* New outputs get their memory when they are pushed: a training loop that runs five steps ahead holds five times what
- * a step needs. This much keeps the lanes busy. */
+ * a step needs. This limit on their bytes is enough to keep the lanes busy. */
 #define AHEAD_BYTES ((size_t)128 << 20)
-static size_t max_held_bytes;                 /* set at the first push */
+static size_t max_pending_bytes;                 /* set at the first push */
 static int patience_ms;                       /* see pl_engine_set_patience */
-static pl_object *dead;                       /* objects without references, to be destroyed outside the lock */
 static pl_op *spare;                          /* freed small ops */
-static uint64_t random_seed, random_counter;
-
-/* ---- lock and objects ------------------------------------------------------------------------------------- */
-
-void pl_enter(void) { pthread_mutex_lock(&pl_lock); }
-
-void pl_leave(void)
-{
-    pl_object *gone = dead;
-    dead = NULL;
-    pthread_mutex_unlock(&pl_lock);
-    while (gone) {
-        pl_object *next = gone->next_dead;
-        gone->destroy(gone);
-        gone = next;
-    }
-}
-
-bool pl_flush(void)
-{
-    if (!dead)
-        return false;
-    pl_leave();
-    pl_enter();
-    return true;
-}
-
-void pl_object_unref(pl_object *object)
-{
-    assert(object->refs > 0);
-    if (--object->refs == 0) {
-        object->next_dead = dead;
-        dead = object;
-    }
-}
 
 /* ---- requests --------------------------------------------------------------------------------------------- */
 
@@ -118,7 +81,7 @@ static bool request_append(pl_request *r)
         request_grant(r);
         return true;
     }
-    atomic_fetch_add(&pl_engine.n_held_up, 1);
+    atomic_fetch_add(&pl_engine.n_blocked, 1);
     r->next = NULL;
     if (v->head)
         v->tail->next = r;
@@ -128,7 +91,7 @@ static bool request_append(pl_request *r)
     return false;
 }
 
-/* Ends a granted request and grants those that it held up. */
+/* Ends a granted request and grants those that waited for it. */
 static void request_finish(pl_request *r)
 {
     pl_var *v = r->var;
@@ -145,13 +108,13 @@ static void request_finish(pl_request *r)
     while (v->head && !v->writing && (v->head->mode == PL_READ || !v->n_readers)) {
         pl_request *granted = v->head;
         v->head = granted->next;
-        atomic_fetch_sub(&pl_engine.n_held_up, 1);
+        atomic_fetch_sub(&pl_engine.n_blocked, 1);
         request_grant(granted);
         if (--granted->op->n_missing == 0)
             pl_lane_put(granted->op);         /* STATE: waiting -> ready */
     }
     if (v->n_sleepers)
-        pl_announce();
+        pl_wait_announce();
     pl_var_unref(v);
 }
 
@@ -163,13 +126,13 @@ int pl_op_begin(pl_op **made, int max_requests, size_t payload_bytes)
     size_t bytes = sizeof(pl_op) + requests_bytes + payload_bytes;
     pl_op *op = NULL;
     pl_enter();
-    if (!max_held_bytes) {
-        max_held_bytes = pl_machine_bytes() / 4;
-        if (max_held_bytes > AHEAD_BYTES)
-            max_held_bytes = AHEAD_BYTES;
+    if (!max_pending_bytes) {
+        max_pending_bytes = pl_machine_bytes() / 4;
+        if (max_pending_bytes > AHEAD_BYTES)
+            max_pending_bytes = AHEAD_BYTES;
     }
-    if (!pl_running && (pl_engine.n_queued >= max_queued || pl_engine.held_bytes >= max_held_bytes))
-        if (pl_wait_room(max_queued / 2, max_held_bytes / 2, patience_ms) == PL_AGAIN) {
+    if (!pl_running && (pl_engine.n_queued >= max_queued || pl_engine.pending_bytes >= max_pending_bytes))
+        if (pl_wait_capacity(max_queued / 2, max_pending_bytes / 2, patience_ms) == PL_AGAIN) {
             pl_leave();
             return PL_AGAIN;
         }
@@ -183,7 +146,7 @@ int pl_op_begin(pl_op **made, int max_requests, size_t payload_bytes)
         pl_leave();
         return pl_fail(PL_ENOMEM, "engine: out of memory for an operation");
     }
-    op->dispose = NULL;                       /* field by field: a memset here costs a tenth of an inline op */
+    op->dispose = NULL;                       /* field by field: a memset costs a tenth of an inline op */
     op->lane = NULL;
     op->stream = NULL;
     op->arena = NULL;
@@ -194,7 +157,7 @@ int pl_op_begin(pl_op **made, int max_requests, size_t payload_bytes)
     op->finished = NULL;
     op->seq = next_seq++;
     op->block_bytes = bytes;
-    op->held_bytes = 0;
+    op->pending_bytes = 0;
     op->n_requests = 0;
     op->priority = own_priority;
     op->location = -1;
@@ -207,7 +170,7 @@ static void op_free(pl_op *op)
 {
     if (op->shared)
         pl_object_unref(op->shared);
-#ifndef PL_PLAIN_MALLOC                       /* sanitizers want to see every free */
+#ifndef PL_PLAIN_MALLOC                       /* sanitizers must see every free */
     if (op->block_bytes == SMALL_BLOCK) {
         op->next = spare;
         spare = op;
@@ -223,7 +186,7 @@ void pl_op_abandon(pl_op *op)
     pl_leave();
 }
 
-/* The error that makes the op useless, or NULL. */
+/* The error that the op inherits from poisoned inputs, or NULL. */
 static pl_error *op_inherited(const pl_op *op)
 {
     for (int i = 0; i < op->n_requests; i++)
@@ -238,16 +201,16 @@ static void request_outcome(pl_request *r, pl_error *error)
     if (r->mode == PL_READ || old == error)
         return;
     if (error)
-        error->object.refs++;
+        pl_error_ref(error);
     r->var->error = error;                    /* STATE: valid -> poisoned, or poisoned -> overwritten */
     if (old)
-        pl_object_unref(&old->object);
+        pl_error_unref(old);
 }
 
 /* ---- requests that end before their op ---------------------------------------------------------------------
  *
- * No wake-up is lost: the runner tells how far it is and then looks whether anybody is held up; who is held up says so
- * and then looks how far the runner is.  Both are sequentially consistent. */
+ * No wake-up is lost: the runner first stores how far it is and then reads whether anything is blocked; whatever blocks
+ * first counts itself as blocked and then reads how far the runner is.  Both are sequentially consistent. */
 
 void pl_early_end(pl_op *op)
 {
@@ -258,9 +221,9 @@ void pl_early_end(pl_op *op)
         if (--r->n_claims > 0)
             continue;
         if (op->stream)
-            pl_request_stamp(op, r, e->number_of ? e->number_of[e->order[e->n_ended]] : 0);
+            pl_request_record_use(op, r, e->number_of ? e->number_of[e->order[e->n_ended]] : 0);
         request_outcome(r, NULL);
-        request_finish(r);                    /* STATE: granted -> ended, of an op that runs on */
+        request_finish(r);                    /* STATE: granted -> ended, while its op runs on */
         r->var = NULL;
     }
 }
@@ -271,17 +234,17 @@ void pl_early_end_all(void)
         pl_early_end(op);
 }
 
-void pl_early_tell(pl_op *op, int n_done)
+void pl_early_report(pl_op *op, int n_done)
 {
     atomic_store(&op->early->n_done, n_done);
-    if (atomic_load(&pl_engine.n_held_up) == 0)
+    if (atomic_load(&pl_engine.n_blocked) == 0)
         return;
     pl_enter();
     pl_early_end(op);
     pl_leave();
 }
 
-static void early_leave(pl_op *op)
+static void early_remove(pl_op *op)
 {
     pl_op **at = &pl_engine.early;
     while (*at != op)
@@ -292,9 +255,9 @@ static void early_leave(pl_op *op)
 static void op_complete(pl_op *op, pl_error *error)
 {
     if (op->early && op->early->awaited)
-        early_leave(op);
+        early_remove(op);
     if (op->early && error)
-        pl_early_end(op);                     /* what was final before the failure stays valid */
+        pl_early_end(op);                     /* outputs that were complete before the failure stay valid */
     for (int i = 0; i < op->n_requests; i++)
         if (op->requests[i].var)
             request_outcome(&op->requests[i], error);
@@ -304,14 +267,14 @@ static void op_complete(pl_op *op, pl_error *error)
     pl_engine.n_pending--;
     if (op->lane) {
         pl_engine.n_queued--;
-        pl_engine.held_bytes -= op->held_bytes;
+        pl_engine.pending_bytes -= op->pending_bytes;
     }
     if (op->finished)
         *op->finished = true;
     if (op->finished || (pl_engine.n_idle_waiters && !pl_engine.n_queued) ||
         (pl_engine.n_producers && pl_engine.n_queued <= max_queued / 2 &&
-         pl_engine.held_bytes <= max_held_bytes / 2))
-        pl_announce();
+         pl_engine.pending_bytes <= max_pending_bytes / 2))
+        pl_wait_announce();
     op_free(op);                              /* STATE: running -> done */
 }
 
@@ -319,7 +282,7 @@ void pl_op_execute(pl_op *op)
 {
     pl_error *error = op_inherited(op);
     if (error)
-        error->object.refs++;
+        pl_error_ref(error);
     if (op->early && op->early->awaited) {
         op->early->next = pl_engine.early;
         pl_engine.early = op;
@@ -331,7 +294,7 @@ void pl_op_execute(pl_op *op)
     pl_running = op;
     if (!error) {
         int64_t start_ns = pl_profiler_clock();
-        const char *name = op->name;          /* a program that fails takes the name of the instruction */
+        const char *name = op->name;          /* a program that fails changes op->name */
         if (pl_failed)
             pl_fail_forget();
         int status = op->stream || op->on_blocks ? pl_op_run_on_gpu(op) : op->run(op);
@@ -351,11 +314,11 @@ void pl_op_execute(pl_op *op)
     pl_engine.n_active -= op->depth == 1;
     op_complete(op, error);
     if (error)
-        pl_object_unref(&error->object);
+        pl_error_unref(error);
 }
 
-/* Runs what callers have to run until the op is finished. Inside another op it may depend on that one: then whoever
- * runs the outer op runs it afterwards. */
+/* In synchronous mode: runs queued ops until this one is finished. Inside another op it may depend on that one; then
+ * the thread that runs the outer op runs it afterwards. */
 static void run_on_caller(const bool *finished)
 {
     pl_op *op;
@@ -383,7 +346,7 @@ static bool few_queued(const void *arg)
 int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
 {
     if (op->forbidden)
-        return pl_fail(PL_EINVAL, "this array is read-only: its memory was read-only where it came from"
+        return pl_fail(PL_EINVAL, "this array is read-only, because its memory was read-only where it came from"
                                   "\n  fix: x = x.copy(), or nd.array(values) instead of nd.from_numpy(values)");
     bool synchronous = pl_engine.synchronous > 0, finished = false;
     bool inline_now = may_inline || synchronous || (runs_inline && !pl_lane_is_gpu(lane));
@@ -398,16 +361,16 @@ int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
         if (synchronous && !pl_running)
             op->finished = &finished;
         pl_engine.n_queued++;
-        pl_engine.held_bytes += op->held_bytes;
+        pl_engine.pending_bytes += op->pending_bytes;
     }
     if (op->early)
         op->early->awaited = !inline_now && !synchronous;
     bool produced = !inline_now && !synchronous && lane == PL_LANE_CPU && !pl_running && !pl_lane_own();
     if (produced)
-        pl_team_pushed();
+        pl_thread_pool_producer_pushed();
     pl_engine.n_pending++;
     op->push_ns = pl_profiler_clock();
-    op->n_missing = 1;                        /* held until every request stands in its queue */
+    op->n_missing = 1;                        /* not ready before every request is in its queue */
     for (int i = 0; i < op->n_requests; i++)
         op->n_missing += !request_append(&op->requests[i]);
     bool *sleep_on = op->finished;            /* a queued op may be done and gone as soon as the lock is left */
@@ -423,19 +386,19 @@ int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
         run_on_caller(sleep_on);
     pl_leave();
     if (produced && atomic_load_explicit(&pl_engine.n_queued, memory_order_relaxed) >= AHEAD_OPS)
-        pl_team_help(few_queued, NULL);
+        pl_thread_pool_help(few_queued, NULL);
     return PL_OK;
 }
 
-/* ---- limits and random counters --------------------------------------------------------------------------- */
+/* ---- limits ----------------------------------------------------------------------------------------------- */
 
-void pl_engine_set_limits(int64_t n_ops, size_t held_bytes)
+void pl_engine_set_limits(int64_t n_ops, size_t pending_bytes)
 {
     pl_enter();
     if (n_ops > 0)
         max_queued = n_ops;
-    if (held_bytes > 0)
-        max_held_bytes = held_bytes;
+    if (pending_bytes > 0)
+        max_pending_bytes = pending_bytes;
     pl_leave();
 }
 
@@ -452,35 +415,6 @@ int64_t pl_engine_pending(void)
     int64_t n = pl_engine.n_pending;
     pl_leave();
     return n;
-}
-
-void pl_seed(uint64_t seed)
-{
-    pl_random_set(seed, 0);
-}
-
-void pl_random_get(uint64_t *seed, uint64_t *counter)
-{
-    pl_enter();
-    *seed = random_seed;
-    *counter = random_counter;
-    pl_leave();
-}
-
-void pl_random_set(uint64_t seed, uint64_t counter)
-{
-    pl_enter();
-    random_seed = seed;
-    random_counter = counter;
-    pl_leave();
-}
-
-uint64_t pl_random_claim(int n, uint64_t *seed)
-{
-    uint64_t first = random_counter;
-    random_counter += (uint64_t)n;
-    *seed = random_seed;
-    return first;
 }
 
 /* ---- functions as ops ------------------------------------------------------------------------------------- */
@@ -523,7 +457,7 @@ int pl_push(pl_fn fn, void *arg, pl_free_fn free_arg, const uintptr_t *reads, in
     for (int i = 0; i < n_reads; i++)
         pl_op_claim(op, ((pl_array *)reads[i])->var, PL_READ);
     for (int i = 0; i < n_writes; i++) {
-        pl_array *a = (pl_array *)writes[i];  /* a view's write leaves the rest as it is */
+        pl_array *a = (pl_array *)writes[i];  /* a write to a view keeps the rest */
         pl_op_claim(op, a->var, a->data == a->var->data ? PL_WRITE : PL_READWRITE);
     }
     status = pl_op_submit(op, lane, device, false);

@@ -1,17 +1,19 @@
 /* Guard pages, for debugging: each block ends where an unreadable page begins, or begins where one ends, so that a
- * kernel that leaves its arrays stops at once. Addresses are not used twice: neither is memory that was freed.
+ * kernel that accesses memory outside its arrays stops at once. Addresses are not reused, so access to freed memory
+ * stops it too.
  *
- *     | block 1, poisoned ... data | unreadable | block 2 ... data | unreadable | ...            PL_GUARD_AFTER
+ *     | block 1, 0xFF ...... data | unreadable | block 2 ... data | unreadable | ...            PL_GUARD_AFTER
  *     | unreadable | data ... | unreadable | data ... |                                          PL_GUARD_BEFORE
  *
- * New memory is filled with 0xFF: NaN in every float, so that what a kernel forgets to write shows. */
-#include "internal.h"
+ * New memory is filled with 0xFF, which is NaN in every float type: elements that a kernel does not write show. */
+#include "guard.h"
+#include "object.h"
 
 #include <string.h>
 #include <sys/mman.h>
 
 enum { PAGE_BYTES = 4096 };
-static const size_t ARENA_BYTES = (size_t)1 << 40;     /* of addresses; memory is taken block by block */
+static const size_t ARENA_BYTES = (size_t)1 << 40;     /* addresses; memory is committed block by block */
 
 static char *arena;
 static size_t n_used;

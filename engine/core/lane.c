@@ -1,7 +1,11 @@
-/* Lanes: queues of ready ops, one worker thread each. Of the ready ops the one of the highest priority runs, and of
- * those the one that was pushed first: an op that becomes ready goes before what was pushed after it, so what is begun
- * is finished before more is begun. */
-#include "internal.h"
+/* Lanes: queues of ready ops, with one worker thread each. The worker runs the ready op of the highest priority; among
+ * equal priorities the one that was pushed first, even if it became ready later. So work that has begun is finished
+ * before more is begun. */
+#include "lane.h"
+#include "engine.h"
+#include "profiler.h"
+#include "thread_pool.h"
+#include "wait.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,12 +15,12 @@ enum { MAX_DEVICES = 64, STACK_BYTES = 16 << 20 };
 struct pl_lane {
     pthread_t thread;
     pthread_cond_t wake;
-    pl_op *head, *tail;              /* priority 0, in the order of pushing */
-    pl_op **heap;                    /* other priorities, and what became ready after later ops did */
+    pl_op *head, *tail;              /* of priority 0, in the order of pushing */
+    pl_op **heap;                    /* of other priorities, or ready later than an op pushed after it */
     int n_heap, max_heap, kind, device;
     int n_blocked;                   /* threads asleep in a wait that would run its ops */
     bool alive, sleeping, stop;
-    bool held;                       /* asleep with ready ops, inside a bulk scope */
+    bool deferred;                   /* asleep with ready ops, inside a bulk scope */
     atomic_int n_ready;              /* read without the lock while spinning */
 };
 
@@ -25,10 +29,9 @@ _Static_assert(sizeof kind_names / sizeof *kind_names == PL_LANE_COUNT, "a name 
 
 pl_lane pl_lane_caller;
 static pl_lane *lanes[PL_LANE_COUNT][MAX_DEVICES];      /* made at the first use, never freed */
-static int n_held;
+static int n_deferred;
 static _Thread_local pl_lane *current;
 static _Thread_local struct { int size, left; } bulk;
-static _Thread_local struct { void *data; size_t bytes; } scratch;
 
 /* ---- the queue -------------------------------------------------------------------------------------------- */
 
@@ -93,19 +96,19 @@ pl_op *pl_lane_pop(pl_lane *lane)
 
 static void lane_wake(pl_lane *lane)
 {
-    n_held -= lane->held;
-    lane->held = false;
+    n_deferred -= lane->deferred;
+    lane->deferred = false;
     if (lane->sleeping)
         pthread_cond_signal(&lane->wake);
     if (lane->n_blocked)
-        pl_announce();
+        pl_wait_announce();
 }
 
 void pl_lane_put(pl_op *op)
 {
     pl_lane *lane = op->lane;
     bool in_order = op->priority == 0 && (!lane->head || lane->tail->seq < op->seq);
-    if (in_order || !heap_push(lane, op)) {             /* no memory: its turn is lost, not the op */
+    if (in_order || !heap_push(lane, op)) {             /* out of memory: it only loses its turn */
         op->next = NULL;
         if (lane->head)
             lane->tail->next = op;
@@ -115,19 +118,19 @@ void pl_lane_put(pl_op *op)
     }
     lane_add_ready(lane, 1);
     if (bulk.size > 1 && lane->sleeping && --bulk.left > 0) {
-        n_held += !lane->held;
-        lane->held = true;
+        n_deferred += !lane->deferred;
+        lane->deferred = true;
     } else {
         bulk.left = bulk.size;
         lane_wake(lane);
     }
 }
 
-void pl_lane_wake_held(void)
+void pl_lane_wake_deferred(void)
 {
-    for (int i = 0; n_held > 0 && i < PL_LANE_COUNT * MAX_DEVICES; i++) {
+    for (int i = 0; n_deferred > 0 && i < PL_LANE_COUNT * MAX_DEVICES; i++) {
         pl_lane *lane = lanes[i / MAX_DEVICES][i % MAX_DEVICES];
-        if (lane && lane->held)
+        if (lane && lane->deferred)
             lane_wake(lane);
     }
 }
@@ -137,7 +140,7 @@ int pl_engine_set_bulk(int size)
     int old = bulk.size;
     bulk.size = bulk.left = size;
     pl_enter();
-    pl_lane_wake_held();
+    pl_lane_wake_deferred();
     pl_leave();
     return old;
 }
@@ -149,9 +152,9 @@ static bool lane_has_work(const void *arg)
     return atomic_load_explicit(&((const pl_lane *)arg)->n_ready, memory_order_relaxed) > 0;
 }
 
-bool pl_lane_has_team(void)
+bool pl_lane_has_pool(void)
 {
-    return current && current->kind == PL_LANE_CPU && current->device == 0 && pl_team_free();
+    return current && current->kind == PL_LANE_CPU && current->device == 0 && pl_thread_pool_available();
 }
 
 static void *lane_main(void *arg)
@@ -161,8 +164,8 @@ static void *lane_main(void *arg)
     current = lane;
     snprintf(name, sizeof name, "%s(%d)", kind_names[lane->kind], lane->device);
     pl_profiler_name_thread(name);
-    if (!pl_lane_has_team())
-        pl_team_limit(1);
+    if (!pl_lane_has_pool())
+        pl_thread_pool_limit(1);
     pl_enter();
     for (;;) {
         pl_op *op = pl_lane_pop(lane);
@@ -172,10 +175,10 @@ static void *lane_main(void *arg)
         }
         if (lane->stop)
             break;
-        pl_leave();                           /* prepare: look for work a little while, without the lock */
-        pl_spin(lane_has_work, lane);
+        pl_leave();                           /* look for work a little while, without the lock */
+        pl_thread_pool_spin(lane_has_work, lane);
         pl_enter();
-        while (!lane_has_work(lane) && !lane->stop) {   /* recheck, then commit to sleep */
+        while (!lane_has_work(lane) && !lane->stop) {   /* look again, then sleep */
             lane->sleeping = true;
             pthread_cond_wait(&lane->wake, &pl_lock);
             lane->sleeping = false;
@@ -191,7 +194,7 @@ static bool lane_start(pl_lane *lane)
     lane->stop = false;
     if (pthread_attr_init(&attr) != 0)
         return false;
-    pthread_attr_setstacksize(&attr, STACK_BYTES);      /* waits run other ops on top of each other */
+    pthread_attr_setstacksize(&attr, STACK_BYTES);      /* a wait runs other ops on the same stack */
     lane->alive = pthread_create(&lane->thread, &attr, lane_main, lane) == 0;
     pthread_attr_destroy(&attr);
     return lane->alive;
@@ -216,6 +219,8 @@ pl_lane *pl_lane_get(int kind, int device)
     return *at;
 }
 
+int pl_engine_is_lane(void) { return current != NULL; }
+
 pl_lane *pl_lane_own(void)
 {
     return current ? current : pl_engine.synchronous > 0 ? &pl_lane_caller : NULL;
@@ -237,61 +242,22 @@ void pl_lane_stop_all(void)
         if (stopping) {
             pthread_join(lane->thread, NULL);
             pl_enter();
-            lane->alive = false;              /* ops put meanwhile wait for the next start */
+            lane->alive = false;              /* ops that arrived meanwhile wait for the next start */
             if (lane_has_work(lane))
                 lane_start(lane);
             pl_leave();
         }
     }
     if (!current)
-        pl_team_stop();
+        pl_thread_pool_stop();
 }
 
 void pl_lane_forget_all(void)
 {
     for (int i = 0; i < PL_LANE_COUNT * MAX_DEVICES; i++)
-        lanes[i / MAX_DEVICES][i % MAX_DEVICES] = NULL;     /* leaked if its thread was in the middle of something */
+        lanes[i / MAX_DEVICES][i % MAX_DEVICES] = NULL;     /* leaked: its thread may have used it */
     pl_lane_caller = (pl_lane){0};
-    n_held = 0;
+    n_deferred = 0;
     current = NULL;
-    pl_team_forget();
-}
-
-/* ---- what kernels ask ------------------------------------------------------------------------------------- */
-
-int pl_engine_is_lane(void) { return current != NULL; }
-
-static pthread_key_t scratch_key;
-static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
-
-static void scratch_free(void *arg)
-{
-    (void)arg;
-    free(scratch.data);
-    pl_workspace_add(-(int64_t)scratch.bytes);
-    scratch.data = NULL;
-    scratch.bytes = 0;
-}
-
-static void scratch_key_new(void) { pthread_key_create(&scratch_key, scratch_free); }
-
-void *pl_scratch(size_t bytes)
-{
-#ifdef PL_PLAIN_MALLOC                        /* sanitizers want to see where it ends, and that nobody keeps it */
-    bool fits = false;
-#else
-    bool fits = bytes <= scratch.bytes;
-#endif
-    if (!fits) {
-        scratch_free(NULL);
-        pthread_once(&scratch_once, scratch_key_new);
-        pthread_setspecific(scratch_key, &scratch);       /* freed when the thread ends */
-        if (posix_memalign(&scratch.data, 64, bytes) != 0) {
-            scratch.data = NULL;
-            return NULL;
-        }
-        scratch.bytes = bytes;
-        pl_workspace_add((int64_t)bytes);
-    }
-    return scratch.data;
+    pl_thread_pool_forget();
 }

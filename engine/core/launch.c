@@ -1,5 +1,10 @@
-/* The kernel of every plan that consists of CUDA launches: puts buffers and scalars into the arguments and launches. */
+/* The kernel of every plan that consists of CUDA launches: fills in buffers and scalars, then launches. */
+#include "launch.h"
 #include "gpu.h"
+#include "profiler.h"
+#include "replay.h"
+#include "stream.h"
+#include "timing.h"
 
 #include <string.h>
 
@@ -19,7 +24,7 @@ static void scalar_put(char *at, int type, double value)
     memcpy(at, &v, bytes);
 }
 
-/* A launch's arguments as they are for this call. data: room for them. */
+/* Writes the arguments of a launch for this call into data, MAX_DATA bytes. */
 static void data_fill(const pl_launches *p, const pl_launch *launch, char *data, void *const *bufs,
                       const double *scalars, char *scratch)
 {
@@ -74,7 +79,7 @@ static bool has_scalar(const pl_launches *p, const pl_launch *launch)
 
 int pl_kernel_run_on_gpu(const pl_plan *plan, void *const *bufs, const double *scalars)
 {
-    /* it waits for the GIL, whose owner may wait for the stream */
+    /* without the stream's lock: it waits for the GIL, whose owner may wait for that lock */
     if (pl_gpu_now.stream && plan->flags & PL_PLAN_PYTHON)
         return plan->kernel(plan->params, bufs, scalars);
     return pl_kernel_run_locked(plan->kernel, plan->params, bufs, scalars);
@@ -84,7 +89,7 @@ int pl_kernel_run_locked(pl_kernel kernel, const void *params, void *const *bufs
 {
     pl_stream *stream = pl_gpu_now.stream;
     if (!stream)
-        return pl_fail(PL_EINVAL, "gpu: a kernel of a GPU runs on a lane of a GPU only");
+        return pl_fail(PL_EINVAL, "gpu: a kernel of a GPU runs only on a lane of a GPU");
     pl_stream_lock(stream);
     int status = kernel(params, bufs, scalars);
     pl_stream_unlock(stream);

@@ -1,6 +1,10 @@
-/* Memory of GPUs, and page-locked memory of the host: pooled in the host's size classes. A block that is freed keeps
- * its stamps; whoever gets it next waits for what they say, on the GPU. */
+/* Memory of GPUs, and page-locked memory of the host: pooled in the host's size classes. A freed block keeps its uses;
+ * the stream that gets it next waits for them, on the GPU. */
+#include "memory.h"
+#include "engine.h"
 #include "gpu.h"
+#include "stream.h"
+#include "wait.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +12,7 @@
 
 enum { ALIGNMENT = 256, CHUNK_BYTES = 2 << 20, MAX_CARVED = 512 << 10 };
 
-/* One memory. Small blocks are carved from chunks, which stay; large ones are the driver's, and go back to it. */
+/* One memory. Small blocks are parts of chunks, which are never freed; large ones are allocated one by one. */
 typedef struct {
     pl_block *pool[PL_SIZE_CLASSES];
     char *chunk;
@@ -92,21 +96,21 @@ static void memory_trim(pl_memory *m)
 
 static int no_memory(int memory, size_t bytes, int code)
 {
-    char text[240], name[24] = "page-locked";
+    char message[240], name[24] = "page-locked";
     pl_memory *m = memory_of(memory);
     if (code != CU_OUT_OF_MEMORY && code != PL_FAILED)
         return pl_gpu_fail(code, "gpu: memory cannot be allocated");
     if (code == PL_FAILED && memory == PL_MEMORY_PINNED)
-        return PL_FAILED;                     /* the text is there */
+        return PL_FAILED;                     /* the message is there */
     if (memory >= PL_MEMORY_GPU)
         snprintf(name, sizeof name, "gpu(%d)", memory - PL_MEMORY_GPU);
-    snprintf(text, sizeof text, "array: out of memory for %zu bytes on %s (%zu in use here, %zu pooled)\n"
+    snprintf(message, sizeof message, "array: out of memory for %zu bytes on %s (%zu in use here, %zu pooled)\n"
              "  fix: free arrays, use a smaller batch, or see mx.context.gpu_memory_info for what others hold", bytes,
              name, m->stats.used_bytes, m->stats.pooled_bytes);
-    return pl_fail(PL_ENOMEM, text);
+    return pl_fail(PL_ENOMEM, message);
 }
 
-/* Memory from the driver; when that is tight, after giving back what is pooled. */
+/* Memory from the driver; when it is low, after returning what is pooled. */
 static void *driver_get(int memory, pl_gpu *gpu, size_t bytes, size_t asked_bytes)
 {
     void *data = NULL;
@@ -121,7 +125,7 @@ static void *driver_get(int memory, pl_gpu *gpu, size_t bytes, size_t asked_byte
     return NULL;
 }
 
-/* A small block of a chunk. */
+/* A small block: a part of a chunk. */
 static void *carve(int memory, pl_gpu *gpu, size_t bytes, size_t asked_bytes)
 {
     pl_memory *m = memory_of(memory);
@@ -138,7 +142,7 @@ static void *carve(int memory, pl_gpu *gpu, size_t bytes, size_t asked_bytes)
 
 /* ---- blocks ----------------------------------------------------------------------------------------------- */
 
-/* A pooled block, or NULL. The host cannot wait for stamps on the way: it takes one that nothing copies from. */
+/* A pooled block, or NULL. The host does not wait for uses of page-locked blocks: it takes one that is idle. */
 static pl_block *pool_take(pl_memory *m, int class)
 {
     pl_block **at = &m->pool[class], *b;
@@ -170,7 +174,7 @@ pl_block *pl_block_new(int memory, size_t bytes)
         void *data = class_bytes <= MAX_CARVED ? carve(memory, gpu, class_bytes, bytes)
                                                : driver_get(memory, gpu, class_bytes, bytes);
         if (!data || !(b = block_make(gpu, data, class_bytes, class)))
-            return NULL;                      /* without a descriptor the memory is lost, and the process nearly so */
+            return NULL;                      /* out of memory for a descriptor: the block is leaked */
     }
     m->stats.n_alloc++;
     m->stats.used_bytes += class_bytes;
@@ -197,8 +201,8 @@ pl_block *pl_block_wrap(int memory, void *data)
     pl_gpu *gpu = memory >= PL_MEMORY_GPU ? pl_gpu_get(memory - PL_MEMORY_GPU) : NULL;
     pl_block *b = memory >= PL_MEMORY_GPU && !gpu ? NULL : block_make(gpu, data, 0, -1);
     pl_stream *lender = pl_gpu_now.stream ? pl_gpu_now.stream : gpu ? &gpu->streams[0] : NULL;
-    if (b && gpu)                             /* what the stream of the op that lends it has to do comes first; other */
-        pl_block_stamp(b, lender, atomic_fetch_add(&lender->last, 1) + 1, true);   /* owners tell the compute stream */
+    if (b && gpu)    /* what is enqueued comes first: on the stream of the op that wraps it, else the compute stream */
+        pl_block_record_use(b, lender, atomic_fetch_add(&lender->last, 1) + 1, true);
     return b;
 }
 
@@ -216,11 +220,11 @@ void pl_block_free(pl_block *b)
     m->pool[b->size_class] = b;
 }
 
-pl_use pl_block_stamp(pl_block *b, pl_stream *stream, uint64_t number, bool wrote)
+pl_use pl_block_record_use(pl_block *b, pl_stream *stream, uint64_t number, bool wrote)
 {
     int i = 0;
     pl_use evicted = {NULL, 0};
-    if (wrote) {                              /* it waited for all that the stamps named */
+    if (wrote) {                              /* it waited for all earlier uses */
         b->write = (pl_use){stream, number};
         b->n_reads = 0;
         return evicted;

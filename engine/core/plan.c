@@ -1,5 +1,9 @@
 /* Plans: one operator call with everything known but the arrays; running one is one op, often on the caller. */
-#include "internal.h"
+#include "plan.h"
+#include "engine.h"
+#include "launch.h"
+#include "name.h"
+#include "random.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +89,7 @@ int pl_kernel_run(const pl_plan *plan, void *const *bufs, const double *scalars)
         return pl_kernel_run_on_gpu(plan, bufs, scalars);
 #ifdef _OPENMP
     if ((plan->flags & PL_PLAN_OPENMP) && !pl_engine_is_lane()) {
-        int threads = omp_get_max_threads();  /* only a lane's thread owns a team */
+        int threads = omp_get_max_threads();  /* only the threads of lanes have a pool of OpenMP */
         omp_set_num_threads(1);
         int status = plan->kernel(plan->params, bufs, scalars);
         omp_set_num_threads(threads);

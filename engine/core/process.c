@@ -1,22 +1,15 @@
-/* The process: naive mode, stopping, closing, and forking with no worker and no operation left behind. */
-#include "internal.h"
+/* The process: naive mode, stopping the workers, its end, and fork. Before a fork all ops are finished and all workers
+ * joined. */
+#include "process.h"
+#include "engine.h"
+#include "gpu.h"
+#include "wait.h"
 
 #include <stdlib.h>
-#include <time.h>
 
-enum { FORK_PATIENCE_MS = 5000 };
+enum { FORK_TIMEOUT_MS = 5000 };
 
-pthread_cond_t pl_done;
 static bool naive, closed;
-
-static void conditions_init(void)
-{
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&pl_done, &attr);
-    pthread_condattr_destroy(&attr);
-}
 
 void pl_engine_set_naive(int value)
 {
@@ -30,7 +23,7 @@ void pl_engine_stop(void)
 {
     int status = PL_OK;
     if (pl_running)
-        return;                               /* it would wait for itself */
+        return;                               /* an op cannot wait for itself */
     pl_enter();
     status = pl_wait_queue(1000);
     while (status == PL_AGAIN)
@@ -56,17 +49,17 @@ static void exit_failed(int status, void *arg)
 {
     (void)arg;
     if (status == 0)
-        exit(1);                              /* in a handler: glibc goes on with those that are left */
+        exit(1);                              /* inside a handler glibc runs the remaining handlers */
 }
 
 void pl_engine_fail_at_exit(void) { on_exit(exit_failed, NULL); }
 #else
-static void exit_failed(void) { _Exit(1); }   /* the status cannot be seen here */
+static void exit_failed(void) { _Exit(1); }   /* the status is unknown here */
 
 void pl_engine_fail_at_exit(void) { atexit(exit_failed); }
 #endif
 
-/* From here to pl_engine_fork_end every op runs on its caller, so that no worker comes to life. */
+/* Until pl_engine_fork_end every op runs on its caller, so that no worker starts. */
 void pl_engine_fork_begin(void)
 {
     pl_enter();
@@ -82,13 +75,13 @@ void pl_engine_fork_end(void)
     pl_leave();
 }
 
-/* Nothing is queued here if pl_engine_fork_begin was called before. If not, the forking thread may hold something that
- * the ops need (Python's lock): then patience ends, and the child can only say that they are lost. */
+/* Nothing is queued here if pl_engine_fork_begin was called before. If not, the forking thread may hold a lock that the
+ * ops need (the GIL): then this wait times out, and the child reports that the ops are lost. */
 static void fork_prepare(void)
 {
     pl_enter();
     pl_engine.synchronous++;
-    int status = pl_running ? PL_AGAIN : pl_wait_queue(FORK_PATIENCE_MS);
+    int status = pl_running ? PL_AGAIN : pl_wait_queue(FORK_TIMEOUT_MS);
     pl_leave();
     if (status == PL_OK)
         pl_lane_stop_all();
@@ -107,10 +100,10 @@ static void fork_child(void)
     pl_engine.lost = pl_engine.lost || pl_engine.n_pending > 0;
     pl_engine.n_idle_waiters = pl_engine.n_producers = 0;
     pl_engine.n_active = pl_engine.n_asleep = pl_engine.n_ready = pl_engine.n_queued = pl_engine.n_pending = 0;
-    pl_engine.held_bytes = 0;
+    pl_engine.pending_bytes = 0;
     pl_engine.early = NULL;
-    atomic_store(&pl_engine.n_held_up, 0);
-    conditions_init();
+    atomic_store(&pl_engine.n_blocked, 0);
+    pl_wait_init();
     pl_error_forget_all();
     pl_gpu_forget();
     pl_lane_forget_all();
@@ -119,6 +112,6 @@ static void fork_child(void)
 
 __attribute__((constructor)) static void process_init(void)
 {
-    conditions_init();
+    pl_wait_init();
     pthread_atfork(fork_prepare, fork_parent, fork_child);
 }

@@ -1,5 +1,9 @@
-/* The profiler: each thread appends events to its own buffer without a lock; a full one moves to a common list. */
-#include "internal.h"
+/* The profiler: each thread appends events to its own buffer; a full buffer moves to a common list. */
+#include "profiler.h"
+#include "name.h"
+#include "object.h"
+#include "storage.h"
+#include "timing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,13 +14,13 @@ enum { BUFFER_EVENTS = 8192, MAX_FULL = 512, MAX_THREADS = 256 };
 
 typedef struct buffer {
     struct buffer *next;
-    int32_t thread, taken;           /* taken: events before it are gone already; under pl_lock */
-    atomic_int n;                    /* raised by the owner alone, when the event is there */
+    int32_t thread, taken;           /* taken: events that were taken already; under pl_lock */
+    atomic_int n;                    /* only the owner raises it, after it wrote the event */
     pl_event events[BUFFER_EVENTS];
 } buffer;
 
 atomic_int pl_profiling;
-static buffer *live, *full;          /* of threads; full ones, or of threads that ended */
+static buffer *live, *full;          /* of running threads; full, or of threads that ended */
 static int n_full, n_threads;
 static pthread_key_t ending;         /* its destructor runs when a thread ends */
 static const char *thread_names[MAX_THREADS];
@@ -42,7 +46,7 @@ const char *pl_profiler_thread(int thread)
     return name;
 }
 
-/* A thread's number is that of its name, so that a restarted lane continues its own row. */
+/* Threads are numbered by name, so that a restarted lane continues its own row. */
 static int thread_number(const char *name)
 {
     int i = 0;
@@ -76,7 +80,7 @@ static buffer *own_buffer(void)
     return b;
 }
 
-/* Moves this thread's buffer to the common list; when that is full, its events are lost. */
+/* Moves this thread's buffer to the common list; if that is full, its events are lost. */
 static void buffer_hand_over(void)
 {
     buffer *b = own, **at = &live;
@@ -105,7 +109,7 @@ static void thread_ended(void *unused)
 
 __attribute__((constructor)) static void profiler_init(void) { pthread_key_create(&ending, thread_ended); }
 
-/* row: of the event, or NULL: this thread's. */
+/* row: the name of the event's row; NULL: this thread's. */
 static void event_add(const char *row, pl_event event)
 {
     if (own && atomic_load_explicit(&own->n, memory_order_relaxed) == BUFFER_EVENTS)

@@ -1,11 +1,17 @@
 /* Programs: a lowered graph, an array of (plan, buffers) over one arena; running one is a single op. */
 #include "program.h"
+#include "launch.h"
+#include "name.h"
+#include "profiler.h"
+#include "random.h"
+#include "replay.h"
+#include "thread_pool.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BRANCH_BUFS = 16 };     /* of an instruction that runs beside others */
+enum { BRANCH_BUFS = 16 };     /* of an instruction in a branch that runs at the same time as others */
 
 static void program_destroy(pl_object *object)
 {
@@ -17,7 +23,7 @@ static void program_destroy(pl_object *object)
     free(p->instr);
     free(p->slots);
     free(p->scalars);
-    free(p->given);
+    free(p->dynamic);
     free(p->order);
     free(p->last);
     free(p->ends);
@@ -27,7 +33,7 @@ static void program_destroy(pl_object *object)
     free(p);
 }
 
-/* Lays the instructions out; returns how many scalars they have together. */
+/* Fills in the instructions; returns the number of all their scalars. */
 static size_t instructions_init(pl_program *p, int n_instr, const uintptr_t *plans)
 {
     int n_scalars = 0;
@@ -51,8 +57,8 @@ static size_t instructions_init(pl_program *p, int n_instr, const uintptr_t *pla
     return (size_t)n_scalars;
 }
 
-/* When the last use of each input and output is; false: no memory. A program that is short, or whose arrays are all
- * used by its last instruction, ends as a whole. */
+/* Finds the last use of each input and output; false: out of memory. Arrays that the last instruction uses do not end
+ * early. */
 static bool early_init(pl_program *p)
 {
     int n = p->n_in + p->n_out;
@@ -61,7 +67,7 @@ static bool early_init(pl_program *p)
     p->order = malloc(((size_t)n + 1) * sizeof *p->order);
     int *begins = calloc((size_t)p->n_instr + 1, sizeof *begins);
     if (p->last && p->order && begins) {
-        for (int i = 0; i < n; i++)           /* of those that no instruction uses */
+        for (int i = 0; i < n; i++)           /* the default: no instruction uses it */
             p->last[i] = i < p->n_in ? 0 : p->n_instr - 1;
         for (int i = 0; i < p->n_instr; i++)
             for (int k = p->instr[i].first_slot; k < p->instr[i].first_slot + p->instr[i].n_bufs; k++)
@@ -106,7 +112,7 @@ uintptr_t pl_program_new(int n_in, const uint8_t *in_modes, int n_out, const siz
     return 0;
 }
 
-void pl_program_free(uintptr_t program) { pl_plan_free(program); }    /* both are pl_objects */
+void pl_program_free(uintptr_t program) { pl_plan_free(program); }    /* both begin with a pl_object */
 
 const double *pl_instruction_args(const pl_instruction *in, pl_program_args *call, void **bufs)
 {
@@ -150,33 +156,33 @@ static int range_run(pl_program_args *call, void **bufs, int *at, int end)
     return status;
 }
 
-/* As range_run; tells the engine where arrays have had their last use. */
-static int range_run_telling(pl_program_args *call, int *at, int end)
+/* As range_run; reports to the engine where arrays have had their last use. */
+static int range_run_reporting(pl_program_args *call, int *at, int end)
 {
     const pl_program *p = call->program;
     int status = PL_OK;
     while (*at < end && status == PL_OK) {
-        int stop = call->op && call->n_told < p->n_early ? p->last[p->order[call->n_told]] + 1 : end;
+        int stop = call->op && call->n_reported < p->n_early ? p->last[p->order[call->n_reported]] + 1 : end;
         status = range_run(call, call->bufs, at, stop < end ? stop : end);
         if (status == PL_OK)
-            pl_program_tell(call, *at);
+            pl_program_report(call, *at);
     }
     return status;
 }
 
-void pl_program_tell(pl_program_args *call, int n_done)
+void pl_program_report(pl_program_args *call, int n_done)
 {
     const pl_program *p = call->program;
-    int before = call->n_told;
+    int before = call->n_reported;
     if (!call->op)
         return;
-    while (call->n_told < p->n_early && p->last[p->order[call->n_told]] < n_done)
-        call->n_told++;
-    if (call->n_told == before)
+    while (call->n_reported < p->n_early && p->last[p->order[call->n_reported]] < n_done)
+        call->n_reported++;
+    if (call->n_reported == before)
         return;
     if (call->op->early->n_marks)
         pl_program_mark(call, before, n_done);
-    pl_early_tell(call->op, n_done);
+    pl_early_report(call->op, n_done);
 }
 
 static int branch_begin(const pl_program *p, int branch) { return branch ? p->ends[branch - 1] : 0; }
@@ -189,11 +195,11 @@ int pl_section_end(const pl_program *p, int branch)
     return end;
 }
 
-/* Of the branches that fail the first one counts. */
+/* If several branches fail, the error of the first one is kept. */
 typedef struct {
     pl_program_args *call;
     int first, failed, status, at;
-    char text[256];
+    char message[256];
     pthread_mutex_t lock;
 } section;
 
@@ -210,20 +216,20 @@ static void branch_piece(void *arg, int64_t i)
         s->failed = b;
         s->status = status;
         s->at = here;
-        snprintf(s->text, sizeof s->text, "%s", pl_error_last());
+        snprintf(s->message, sizeof s->message, "%s", pl_error_message());
     }
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Runs branches [first, end) at once. The text of what failed moves to this thread. */
+/* Runs branches [first, end) at once. The message of a failure moves to this thread. */
 static int section_run(pl_program_args *call, int first, int end, int *at)
 {
     section s = {.call = call, .first = first, .failed = end, .lock = PTHREAD_MUTEX_INITIALIZER};
-    pl_team_run(call->program->threads, end - first, branch_piece, &s);
+    pl_thread_pool_run(call->program->threads, end - first, branch_piece, &s);
     if (s.status == PL_OK)
         return PL_OK;
     *at = s.at;
-    return pl_fail(s.status, s.text);
+    return pl_fail(s.status, s.message);
 }
 
 static int branches_run(pl_program_args *call, int *at)
@@ -233,13 +239,13 @@ static int branches_run(pl_program_args *call, int *at)
     for (int b = 0, end; b < p->n_branches && status == PL_OK; b = end) {
         end = pl_section_end(p, b);
         *at = branch_begin(p, b);
-        if (end - b > 1 && p->threads > 1 && pl_lane_has_team()) {
+        if (end - b > 1 && p->threads > 1 && pl_lane_has_pool()) {
             status = section_run(call, b, end, at);
             if (status == PL_OK)
-                pl_program_tell(call, p->ends[end - 1]);
+                pl_program_report(call, p->ends[end - 1]);
             continue;
         }
-        status = range_run_telling(call, at, p->ends[end - 1]);
+        status = range_run_reporting(call, at, p->ends[end - 1]);
     }
     return status;
 }
@@ -248,7 +254,7 @@ int pl_instructions_run(pl_program_args *call, int *at)
 {
     const pl_program *p = call->program;
     *at = 0;
-    return p->n_branches ? branches_run(call, at) : range_run_telling(call, at, p->n_instr);
+    return p->n_branches ? branches_run(call, at) : range_run_reporting(call, at, p->n_instr);
 }
 
 static int run_on_host(pl_program_args *call, int *at)
@@ -288,18 +294,18 @@ static size_t call_bytes(const pl_program *p)
             ((size_t)p->max_scalars + 2) * sizeof(double) + 63) & ~(size_t)63;
 }
 
-size_t pl_program_room(uintptr_t program)
+size_t pl_program_scratch_bytes(uintptr_t program)
 {
     return call_bytes((const pl_program *)program);
 }
 
-size_t pl_program_arena(uintptr_t program) { return ((const pl_program *)program)->arena_bytes; }
+size_t pl_program_arena_bytes(uintptr_t program) { return ((const pl_program *)program)->arena_bytes; }
 
-int pl_program_call(uintptr_t program, char *const *data, void *room, void *arena, uint64_t seed, uint64_t *counter)
+int pl_program_call(uintptr_t program, char *const *data, void *scratch, void *arena, uint64_t seed, uint64_t *counter)
 {
     const pl_program *p = (const pl_program *)program;
     size_t n = (size_t)p->n_in + (size_t)p->n_out;
-    pl_program_args *call = room;
+    pl_program_args *call = scratch;
     call->program = p;
     call->scalars = (double *)(call->data + n);
     call->all = p->scalars;
@@ -307,7 +313,7 @@ int pl_program_call(uintptr_t program, char *const *data, void *room, void *aren
     call->seed = seed;
     call->counter = *counter;
     call->op = NULL;
-    call->n_told = 0;
+    call->n_reported = 0;
     memcpy(call->data, data, n * sizeof *data);
     int at;
     call->arena = arena;
@@ -319,11 +325,12 @@ int pl_program_call(uintptr_t program, char *const *data, void *room, void *aren
 int pl_program_split(uintptr_t program, int threads, int n, const int32_t *ends, const int32_t *sections)
 {
     pl_program *p = (pl_program *)program;
-    for (int b = 0; b < n; b++)               /* branches beside others have room for BRANCH_BUFS and draw nothing */
+    for (int b = 0; b < n; b++)               /* concurrent branches: at most BRANCH_BUFS, not random */
         if ((b + 1 < n && sections[b] == sections[b + 1]) || (b && sections[b] == sections[b - 1]))
             for (int i = b ? ends[b - 1] : 0; i < ends[b]; i++)
                 if (p->instr[i].n_bufs > BRANCH_BUFS || p->instr[i].random)
-                    return pl_fail(PL_EINVAL, "program: an instruction cannot run beside others");
+                    return pl_fail(PL_EINVAL,
+                                   "program: an instruction of a concurrent branch is random or has too many arrays");
     p->ends = pl_copied(ends, (size_t)n, sizeof *ends);
     p->sections = pl_copied(sections, (size_t)n, sizeof *sections);
     if (!p->ends || !p->sections)
@@ -333,31 +340,31 @@ int pl_program_split(uintptr_t program, int threads, int n, const int32_t *ends,
     return PL_OK;
 }
 
-int pl_program_give(uintptr_t program, int n, const int32_t *at)
+int pl_program_set_dynamic(uintptr_t program, int n, const int32_t *at)
 {
     pl_program *p = (pl_program *)program;
-    p->given = pl_copied(at, (size_t)n, sizeof *at);
-    if (!p->given)
+    p->dynamic = pl_copied(at, (size_t)n, sizeof *at);
+    if (!p->dynamic)
         return pl_fail(PL_ENOMEM, "program: out of memory");
-    p->n_given = n;
+    p->n_dynamic = n;
     return PL_OK;
 }
 
-/* The scalars of a run: the program's, with the numbers given put in. */
-static const double *scalars_given(const pl_program *p, const double *numbers, double *room)
+/* The scalars of a run: the program's own, or a copy with the dynamic ones set. */
+static const double *scalars_of_run(const pl_program *p, const double *dynamic, double *copy)
 {
-    if (!p->n_given)
+    if (!p->n_dynamic)
         return p->scalars;
-    memcpy(room, p->scalars, (size_t)p->n_scalars * sizeof(double));
-    for (int i = 0; i < p->n_given; i++)
-        room[p->given[i]] = numbers[i];
-    return room;
+    memcpy(copy, p->scalars, (size_t)p->n_scalars * sizeof(double));
+    for (int i = 0; i < p->n_dynamic; i++)
+        copy[p->dynamic[i]] = dynamic[i];
+    return copy;
 }
 
 /* With the lock, after an op has claimed the arrays. */
 static pl_early *early_fill(pl_early *e, const pl_program *p, const uintptr_t *in, const uintptr_t *out)
 {
-    *e = (pl_early){.order = p->order, .last = p->last, .n = p->n_early, };
+    *e = (pl_early){.order = p->order, .last = p->last, .n = p->n_early};
     size_t n = (size_t)p->n_in + (size_t)p->n_out;
     uint64_t *numbers = (uint64_t *)(e + 1);
     e->request_of = (int32_t *)(numbers + n);
@@ -372,11 +379,11 @@ static pl_early *early_fill(pl_early *e, const pl_program *p, const uintptr_t *i
     return e;
 }
 
-static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const double *numbers, int32_t location)
+static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const double *dynamic, int32_t location)
 {
     pl_program *p = (pl_program *)handle;
     size_t n = (size_t)p->n_in + (size_t)p->n_out, n_scalars = (size_t)p->max_scalars + 2;
-    size_t n_all = p->n_given ? (size_t)p->n_scalars : 0;
+    size_t n_all = p->n_dynamic ? (size_t)p->n_scalars : 0;
     size_t early_bytes = p->n_early ? sizeof(pl_early) + n * (sizeof(uint64_t) + 2 * sizeof(int32_t)) : 0;
     pl_op *op;
     int status = pl_op_begin(&op, (int)n, sizeof(pl_program_args) + (n + (size_t)p->max_bufs) * sizeof(void *) +
@@ -386,9 +393,9 @@ static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const
     pl_program_args *call = op->payload;
     call->program = p;
     call->scalars = (double *)(call->data + n);
-    call->all = scalars_given(p, numbers, call->scalars + n_scalars);
+    call->all = scalars_of_run(p, dynamic, call->scalars + n_scalars);
     call->bufs = (void **)(call->scalars + n_scalars + n_all);
-    call->n_told = 0;
+    call->n_reported = 0;
     pl_early *early = (pl_early *)(call->bufs + p->max_bufs);
     uint8_t *fresh = (uint8_t *)early + early_bytes;
     if (p->n_random)
@@ -417,11 +424,11 @@ static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const
     return status;
 }
 
-int pl_program_run(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const double *numbers, int32_t location)
+int pl_program_run(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const double *dynamic, int32_t location)
 {
     const pl_program *p = (const pl_program *)handle;
-    int status = run_once(handle, in, out, numbers, location);
+    int status = run_once(handle, in, out, dynamic, location);
     if (status == PL_ENOMEM && pl_memory_wait(pl_memory_of(p->lane, p->device, p->flags)))
-        status = run_once(handle, in, out, numbers, location);
+        status = run_once(handle, in, out, dynamic, location);
     return status;
 }

@@ -1,11 +1,13 @@
-/* Programs on a GPU. When a program runs again on the same memory, its launches are recorded as a CUDA graph; later
- * runs on that memory replay it, which costs the host one call. Launches with dynamic parameters or random counters get
- * theirs before each replay. A program with a kernel in Python, or with numbers for a library's kernel, is never
- * recorded; nor is anything while the profiler asks for the time of each instruction. Branches of a section are
- * recorded on streams of their own, each with scratch memory of its own.
+/* Programs on a GPU. When a program runs a second time on the same memory, its launches are recorded as a CUDA graph;
+ * later runs on that memory replay it with one call of the driver. Dynamic scalars and random counters are set before
+ * each replay. A program with a kernel in Python, or with dynamic scalars for a kernel of a library, is never recorded.
+ * Nothing is recorded while the profiler is on, which times each instruction. Branches of a section are recorded on
+ * separate streams, each with its own scratch memory.
  */
+#include "replay.h"
 #include "gpu.h"
-#include "program.h"
+#include "launch.h"
+#include "profiler.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +18,14 @@ enum { MAX_KEPT = 8, MIN_INSTRUCTIONS = 3, MAX_MARKS = 24, ATTEMPTS = 2 };
 typedef struct { int instruction, launch, branch; cu_node node; } changing;
 
 typedef struct {
-    void **memory;               /* of inputs, outputs and arena; NULL: this place is free */
+    void **memory;               /* of inputs, outputs and arena; NULL: this entry is free */
     uint64_t scratch_epoch;
     int64_t n_runs, last_run;
     cu_graph graph;              /* NULL: not recorded yet */
     cu_exec exec;
     changing *changes;
     int n_changes, n_marks;
-    int32_t *marks;              /* instructions behind which it records events */
+    int32_t *marks;              /* instructions after which it records events */
     cu_event *events;
 } replay;
 
@@ -71,8 +73,8 @@ void pl_replays_free(struct pl_replays *replays)
 /* Do the scalars of an instruction change from run to run? */
 static bool changes(const pl_program *p, const pl_instruction *in)
 {
-    for (int i = 0; i < p->n_given; i++)
-        if (p->given[i] >= in->first_scalar && p->given[i] < in->first_scalar + in->n_scalars)
+    for (int i = 0; i < p->n_dynamic; i++)
+        if (p->dynamic[i] >= in->first_scalar && p->dynamic[i] < in->first_scalar + in->n_scalars)
             return true;
     return in->random;
 }
@@ -89,8 +91,7 @@ static bool can_record(const pl_program *p)
 
 /* ---- events inside a run ------------------------------------------------------------------------------------
  *
- * Where an array has its last use that others have waited for before, when it was written: another stream, or the
- * host. */
+ * After the last use of an array whose earlier contents another stream or the host has waited for. */
 
 int pl_program_marks(pl_op *op)
 {
@@ -106,7 +107,7 @@ int pl_program_marks(pl_op *op)
             e->marks[n++] = last;
     }
     pl_leave();
-    if (n > MAX_MARKS) {                      /* some wait a little longer */
+    if (n > MAX_MARKS) {                      /* too many: some arrays are ready a little later */
         for (int i = 0; i < MAX_MARKS; i++)
             e->marks[i] = e->marks[(i + 1) * n / MAX_MARKS - 1];
         n = MAX_MARKS;
@@ -114,8 +115,8 @@ int pl_program_marks(pl_op *op)
     return e->n_marks = n;
 }
 
-/* Launched one by one: arrays [first_told, n_told) of the order have had their last use. */
-void pl_program_mark(pl_program_args *call, int first_told, int n_done)
+/* Without a recording: arrays [first_reported, n_reported) of the order have had their last use. */
+void pl_program_mark(pl_program_args *call, int first_reported, int n_done)
 {
     pl_early *e = call->op->early;
     int i = 0;
@@ -124,7 +125,7 @@ void pl_program_mark(pl_program_args *call, int first_told, int n_done)
     if (i == e->n_marks)
         return;
     uint64_t number = pl_stream_mark(call->op->stream);
-    for (int k = first_told; k < call->n_told; k++)
+    for (int k = first_reported; k < call->n_reported; k++)
         e->number_of[e->order[k]] = number;
 }
 
@@ -132,7 +133,7 @@ void pl_program_mark(pl_program_args *call, int first_told, int n_done)
 
 static size_t memory_count(const pl_program *p) { return (size_t)p->n_in + (size_t)p->n_out + 1; }
 
-static const pl_early *marked(const pl_program_args *call)    /* or NULL: nobody wants an event */
+static const pl_early *marked(const pl_program_args *call)    /* or NULL: no event is needed */
 {
     return call->op && call->op->early->n_marks ? call->op->early : NULL;
 }
@@ -151,7 +152,7 @@ static bool same_memory(const replay *r, const pl_program_args *call, const pl_s
            memcmp(r->memory, call->data, n * sizeof *r->memory) == 0 && same_marks(r, call);
 }
 
-/* The place of this run's memory; of a new one: free, or the one used longest ago. NULL: no host memory. */
+/* The entry of this run's memory; a new one replaces the least recently used. NULL: out of host memory. */
 static replay *replay_find(struct pl_replays *replays, const pl_program_args *call, const pl_stream *s)
 {
     replay *oldest = &replays->kept[0];
@@ -224,7 +225,7 @@ static int range_record(pl_program_args *call, int *at, int end)
     return status;
 }
 
-/* Events for the marks up to instruction n_done, beginning with `mark`, which moves on. */
+/* Records events for the marks up to instruction n_done, from *mark on. */
 static int marks_record(replay *r, int *mark, int n_done)
 {
     int code = 0;
@@ -236,15 +237,14 @@ static int marks_record(replay *r, int *mark, int n_done)
     return code ? pl_gpu_fail(code, "gpu: an event cannot be recorded") : PL_OK;
 }
 
-/* The stream that runs on waits for what another one has recorded so far. */
+/* Capture stream `to` waits for what `from` has recorded so far. */
 static int streams_join(pl_stream *s, int from, int to)
 {
     int code = cu.event_record(s->forks[from], s->captures[from]);
     return code ? code : cu.stream_wait(s->captures[to], s->forks[from], 0);
 }
 
-/* Branches [first, end): the first on the stream that captures, the others beside it; beyond `threads` behind each
- * other. */
+/* Records branches [first, end) on up to `threads` concurrent streams, the first on the one that captures. */
 static int section_record(pl_program_args *call, pl_stream *s, int first, int end, int *at)
 {
     int n = call->program->threads < PL_BRANCHES ? call->program->threads : PL_BRANCHES, code = 0, status = PL_OK;
@@ -294,7 +294,7 @@ static bool captures_open(pl_stream *s)
     return true;
 }
 
-/* Records a run, without running it. False: it cannot be done, and nothing is left of the attempt. */
+/* Records a run without running it. False: it failed, and the attempt is undone. */
 static bool recorded(replay *r, pl_program_args *call, pl_stream *s)
 {
     pl_recorder recorder = {0};
@@ -302,7 +302,7 @@ static bool recorded(replay *r, pl_program_args *call, pl_stream *s)
     r->scratch_epoch = s->scratch_epoch;
     if (cu.capture_begin(s->captures[0], CU_CAPTURE_RELAXED) != 0)
         return false;
-    pl_gpu_now.handle = s->captures[0];       /* of its own: what others enqueue meanwhile is not recorded */
+    pl_gpu_now.handle = s->captures[0];       /* a separate stream: what other threads enqueue is not recorded */
     pl_gpu_now.recorder = &recorder;
     int status = program_record(call, s, r);
     pl_gpu_now.handle = s->handle;
@@ -320,7 +320,7 @@ static bool recorded(replay *r, pl_program_args *call, pl_stream *s)
     return good;
 }
 
-/* In a first attempt branches may have grown their scratch memory. */
+/* The first attempt fails if branches grow their scratch memory. */
 static bool replay_record(replay *r, pl_program_args *call, pl_stream *s)
 {
     bool good = false;
@@ -331,7 +331,7 @@ static bool replay_record(replay *r, pl_program_args *call, pl_stream *s)
     return good;
 }
 
-/* Gives the launches that change their arguments of this run. */
+/* Sets the arguments of this run in the launches that change. */
 static int replay_update(replay *r, pl_program_args *call)
 {
     const pl_program *p = call->program;
@@ -351,8 +351,8 @@ static int replay_update(replay *r, pl_program_args *call)
     return status;
 }
 
-/* Arrays get the number of the first event behind their last use; `first` and its successors. */
-static void numbers_give(pl_early *e, uint64_t first)
+/* Gives each array the number of the first event after its last use; `first`: the number of the first event. */
+static void numbers_set(pl_early *e, uint64_t first)
 {
     int mark = 0;
     for (int k = 0; k < e->n; k++) {
@@ -380,7 +380,7 @@ static int run_recorded(struct pl_replays *replays, pl_program_args *call, pl_st
     if (status == PL_OK)
         status = pl_stream_replay(s, r->exec, r->events, r->n_marks, &number);
     if (status == PL_OK && r->n_marks)
-        numbers_give(call->op->early, number);
+        numbers_set(call->op->early, number);
     return status;
 }
 

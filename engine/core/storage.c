@@ -1,10 +1,14 @@
 /* Pooled memory: 64-byte aligned blocks in size classes (four per power of two), kept for re-use when freed.
  *
- * The pool is bounded when it would grow: if memory in use and pooled together would pass twice the recent peak of what
- * is in use, plus KEPT_BYTES, blocks of the classes not used for longest go back to the system. A training step that
- * repeats finds all its blocks in the pool, so nothing is freed then; sequences of ever other lengths leave no blocks
- * of all their sizes behind. */
-#include "internal.h"
+ * The pool is bounded when it would grow: if memory in use and pooled would together exceed twice the recent peak of
+ * memory in use, plus KEPT_BYTES, the least recently used classes return blocks to the system. A training step that
+ * repeats finds all its blocks in the pool, so nothing is freed then; a program whose sizes always change does not keep
+ * blocks of every size. */
+#include "storage.h"
+#include "error.h"
+#include "guard.h"
+#include "object.h"
+#include "scratch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +17,7 @@
 
 enum { HUGE_BYTES = 1 << 21, MAPPED_BYTES = 1 << 20, KEPT_BYTES = 64 << 20, WINDOW = 4 };
 
-#ifdef PL_PLAIN_MALLOC                        /* sanitizers want to see every free, and where blocks really end */
+#ifdef PL_PLAIN_MALLOC                        /* sanitizers must see every free, and where blocks end */
 enum { PLAIN = 1 };
 #else
 enum { PLAIN = 0 };
@@ -23,11 +27,9 @@ typedef struct block { struct block *next; } block;
 
 static block *pool[PL_SIZE_CLASSES];
 static int64_t freed_at[PL_SIZE_CLASSES];              /* n_alloc when a block of the class was freed last */
-/* of what was in use, in this window and in the one before it; */
-static size_t peak_now, peak_before;
-static size_t window_bytes;                            /* a window ends when WINDOW times all memory was handed out */
+static size_t peak_now, peak_before;                   /* of memory in use, in this window and in the one before it */
+static size_t window_bytes;                            /* handed out; a window ends at WINDOW times all memory */
 static pl_storage_stats stats;
-static _Atomic int64_t workspace_bytes;                /* of threads, which take no lock for it */
 static size_t machine_bytes;
 static char empty[64] __attribute__((aligned(64)));    /* what zero-size arrays point to */
 
@@ -60,7 +62,7 @@ int pl_size_class(size_t bytes, size_t *class_bytes)
     return 4 * (shift - PL_MIN_SHIFT) + (int)quarter + 1;
 }
 
-/* Large blocks are mapped one by one: what free() takes back stays with the process where its neighbours are in use. */
+/* Large blocks are mapped one by one: the process would keep what it passes to free() while neighbours are in use. */
 static void *system_get(size_t bytes, size_t class_bytes)
 {
     void *data = NULL;
@@ -102,7 +104,7 @@ static void class_trim(int class, size_t class_bytes, size_t kept)
     }
 }
 
-/* The size of a class: pl_size_class the other way round. */
+/* The size of a class: the inverse of pl_size_class. */
 static size_t size_of_class(int class)
 {
     if (class == 0)
@@ -112,7 +114,7 @@ static size_t size_of_class(int class)
     return ((quarters << (shift - 2)) + 63) & ~(size_t)63;
 }
 
-/* Frees blocks, of the classes not used for longest first, until no more than `kept` bytes are pooled. */
+/* Frees blocks of the least recently used classes until no more than `kept` bytes are pooled. */
 static void pool_trim(size_t kept)
 {
     while (stats.pooled_bytes > kept) {
@@ -124,7 +126,7 @@ static void pool_trim(size_t kept)
     }
 }
 
-/* Before the pool's memory grows. An eighth more is freed than needed, so that few allocations look for old classes. */
+/* Before the pool grows. Frees an eighth more than needed, so that few allocations search for old classes. */
 static void pool_bound(size_t class_bytes)
 {
     size_t all = stats.used_bytes + stats.pooled_bytes;
@@ -142,7 +144,7 @@ static void pool_bound(size_t class_bytes)
     }
 }
 
-/* Memory from the system; when that is tight, after giving back what is pooled. */
+/* Memory from the system; when it is low, after returning what is pooled. */
 static void *system_alloc(size_t bytes, size_t class_bytes)
 {
     if (pl_guard_side())
@@ -159,10 +161,10 @@ static void *system_alloc(size_t bytes, size_t class_bytes)
 
 static void *no_memory(size_t bytes)
 {
-    char text[160];
-    snprintf(text, sizeof text, "array: out of memory for %zu bytes (%zu in use, the machine has %zu)", bytes,
+    char message[160];
+    snprintf(message, sizeof message, "array: out of memory for %zu bytes (%zu in use, the machine has %zu)", bytes,
              stats.used_bytes, pl_machine_bytes());
-    pl_fail(PL_ENOMEM, text);
+    pl_fail(PL_ENOMEM, message);
     return NULL;
 }
 
@@ -214,8 +216,6 @@ void pl_storage_free(void *data, size_t bytes)
     stats.pooled_bytes += class_bytes;
 }
 
-void pl_workspace_add(int64_t bytes) { workspace_bytes += bytes; }
-
 size_t pl_storage_used(void) { return stats.used_bytes; }
 
 void pl_storage_trim(void)
@@ -229,6 +229,6 @@ void pl_storage_get_stats(pl_storage_stats *out)
 {
     pl_enter();
     *out = stats;
-    out->workspace_bytes = workspace_bytes;
+    out->workspace_bytes = pl_workspace_bytes();
     pl_leave();
 }

@@ -1,11 +1,13 @@
-/* Streams: in which order they run what is enqueued, and how the host waits for them.
+/* Streams: the order of what they run, and how the host waits for it.
  *
- * An op on a GPU lane is finished for the engine when its work is enqueued. Blocks keep stamps: (stream, number) of the
- * last write and of the reads since. Before an op's work is enqueued, its stream is told to wait for the stamps of
- * other streams; an op on a host lane waits itself. Events are recorded when somebody asks: one event says "all up to
- * number n of this stream". See docs/design/gpu.md.
- */
+ * For the engine an op on a GPU lane is finished when its work is enqueued. Each block keeps its uses: (stream, number)
+ * of the last write and of later reads. Before the work of an op is enqueued, its stream is made to wait for the uses
+ * by other streams; an op on a host lane waits itself. Events are recorded on demand; one event covers all operations
+ * of its stream up to a number. See docs/design/gpu.md. */
+#include "stream.h"
 #include "gpu.h"
+#include "profiler.h"
+#include "timing.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -31,7 +33,7 @@ int pl_stream_open(pl_stream *s, pl_gpu *gpu, int kind)
     int code = cu.stream_new(&s->handle, CU_STREAM_NON_BLOCKING, 0);
     for (int i = 0; i < PL_EVENTS && code == 0; i++)
         code = cu.event_new(&s->events[i].event, CU_EVENT_DISABLE_TIMING);
-    return pl_gpu_fail(code, "gpu: no stream can be made");
+    return pl_gpu_fail(code, "gpu: a stream cannot be created");
 }
 
 int pl_stream_find(int lane, int device, pl_stream **stream)
@@ -60,7 +62,7 @@ static void marks_search(pl_mark *marks, int n, uint64_t number, pl_mark **found
             *found = &marks[i];
 }
 
-/* An event of the stream that covers `number`; recorded now unless there is one. With event_lock. */
+/* An event of the stream that covers `number`; recorded now if there is none. With event_lock. */
 static int event_covering(pl_stream *s, uint64_t number, pl_mark **mark)
 {
     pl_mark *oldest = &s->events[0];
@@ -74,7 +76,7 @@ static int event_covering(pl_stream *s, uint64_t number, pl_mark **mark)
     if (*mark)
         return PL_OK;
     uint64_t last = atomic_load(&s->last);    /* before recording: the event covers it */
-    pl_gpu_scope scope;                       /* a host thread may have made another GPU's context its own */
+    pl_gpu_scope scope;                       /* another GPU's context may be current on this thread */
     int status = pl_gpu_begin(s->gpu, &scope);
     if (status != PL_OK)
         return status;
@@ -87,8 +89,8 @@ static int event_covering(pl_stream *s, uint64_t number, pl_mark **mark)
     return status;
 }
 
-/* A number that is taken before its event is recorded: what others enqueue and number meanwhile is larger, or
- * covered. */
+/* Takes a number before it records the event: operations that other threads enqueue meanwhile have larger numbers, or
+ * are covered. */
 uint64_t pl_stream_mark(pl_stream *s)
 {
     pthread_mutex_lock(&s->event_lock);
@@ -125,7 +127,7 @@ void pl_stream_unmark(cu_event event)
         }
 }
 
-/* What is enqueued on `stream` from now on waits for a use, on the GPU. */
+/* Work that is enqueued on `stream` from now on waits for a use, on the GPU. */
 static int use_await(pl_stream *stream, const pl_use *use)
 {
     pl_stream *other = use->stream;
@@ -134,7 +136,7 @@ static int use_await(pl_stream *stream, const pl_use *use)
         return PL_OK;
     pthread_mutex_lock(&other->event_lock);
     int status = event_covering(other, use->number, &mark);
-    pl_gpu_scope scope;                       /* this thread may have none of a GPU */
+    pl_gpu_scope scope;                       /* this thread may have no GPU's context */
     if (status == PL_OK && (status = pl_gpu_begin(stream->gpu, &scope)) == PL_OK) {
         status = pl_gpu_fail(cu.stream_wait(stream->handle, mark->event, 0), "gpu: a stream cannot wait for another");
         pl_gpu_end(&scope);
@@ -167,9 +169,9 @@ static int number_settle(pl_stream *s, uint64_t number, int timeout_ms)
         if (status != PL_OK || code == 0)
             return status;
         if (code != CU_NOT_READY) {
-            char text[120];
-            snprintf(text, sizeof text, "gpu(%d): a kernel that was launched earlier has failed", s->gpu->number);
-            return pl_gpu_fail(code, text);
+            char message[120];
+            snprintf(message, sizeof message, "gpu(%d): a kernel that was launched earlier has failed", s->gpu->number);
+            return pl_gpu_fail(code, message);
         }
         if (waited_ns / 1000000 >= timeout_ms)
             return PL_AGAIN;
@@ -194,7 +196,7 @@ static int use_settle(const pl_use *use, int timeout_ms)
 
 /* ---- blocks ----------------------------------------------------------------------------------------------- */
 
-/* Uses that an op waits for: of each stream the highest number. */
+/* The uses that an op waits for: the highest number of each stream. */
 typedef struct { int n; pl_use uses[MAX_USES]; } use_list;
 
 static void list_add(use_list *list, const pl_use *use)
@@ -204,7 +206,7 @@ static void list_add(use_list *list, const pl_use *use)
         return;
     while (i < list->n && list->uses[i].stream != use->stream)
         i++;
-    if (i == MAX_USES)                        /* more streams than fit: the host waits for this one */
+    if (i == MAX_USES)                        /* too many streams: the host waits for this one now */
         use_settle(use, FOREVER_MS);
     else if (i == list->n)
         list->uses[list->n++] = *use;
@@ -212,7 +214,7 @@ static void list_add(use_list *list, const pl_use *use)
         list->uses[i].number = use->number;
 }
 
-/* With pl_lock: stamps change under it. */
+/* With pl_lock, which guards the uses. */
 static void list_add_block(use_list *list, const pl_block *block, bool for_write)
 {
     list_add(list, &block->write);
@@ -220,8 +222,8 @@ static void list_add_block(use_list *list, const pl_block *block, bool for_write
         list_add(list, &block->reads[i]);
 }
 
-/* With pl_lock: another stream, or the host (NULL), waits for what a stream has not made yet. Lanes of copies to and
- * from the host wait themselves. */
+/* With pl_lock: another stream, or the host (NULL), waits for a write that is not complete. Copy lanes do not need it:
+ * they wait for their own copies. */
 static void block_watch(pl_block *block, const pl_stream *by)
 {
     const pl_use *made = &block->write;
@@ -258,7 +260,7 @@ bool pl_block_idle(const pl_block *block)
     return list.n == 0 || list_settle(&list, 0) == PL_OK;
 }
 
-void pl_block_settle(pl_block *block)         /* with pl_lock, of a block that nobody else has */
+void pl_block_settle(pl_block *block)         /* with pl_lock; the block is in no other use */
 {
     use_list list = {0};
     list_add_block(&list, block, true);
@@ -281,8 +283,8 @@ int pl_block_take(pl_block *block) { return pl_block_await(pl_gpu_now.stream, bl
 
 void pl_block_give(pl_block *block)
 {
-    pl_stream *s = pl_gpu_now.stream;         /* a number of its own: it covers what is launched so far */
-    pl_block_stamp(block, s, atomic_fetch_add(&s->last, 1) + 1, true);
+    pl_stream *s = pl_gpu_now.stream;         /* a new number: it covers all that is launched so far */
+    pl_block_record_use(block, s, atomic_fetch_add(&s->last, 1) + 1, true);
     pl_block_free(block);
 }
 
@@ -300,8 +302,8 @@ int pl_streams_wait(int timeout_ms)
 
 /* ---- ops -------------------------------------------------------------------------------------------------- */
 
-/* Returns whether somebody will wait for what it writes. */
-static bool op_waits(const pl_op *op, use_list *list)
+/* Collects the uses that an op waits for. Returns whether something it writes is watched. */
+static bool op_uses(const pl_op *op, use_list *list)
 {
     bool watched = false;
     pl_enter();
@@ -315,33 +317,33 @@ static bool op_waits(const pl_op *op, use_list *list)
     return watched;
 }
 
-static void block_stamp(pl_block *block, pl_stream *s, uint64_t number, bool wrote)
+static void block_record_use(pl_block *block, pl_stream *s, uint64_t number, bool wrote)
 {
     pl_use evicted;
-    while ((evicted = pl_block_stamp(block, s, number, wrote)).stream) {
-        use_await(s, &evicted);               /* so that this stream's stamp stands for that one too */
+    while ((evicted = pl_block_record_use(block, s, number, wrote)).stream) {
+        use_await(s, &evicted);               /* then this stream's use stands for that one too */
         number = atomic_fetch_add(&s->last, 1) + 1;
     }
 }
 
-void pl_request_stamp(pl_op *op, pl_request *r, uint64_t number)
+void pl_request_record_use(pl_op *op, pl_request *r, uint64_t number)
 {
-    pl_stream *s = op->stream;                /* what used the array is launched: the number covers it */
+    pl_stream *s = op->stream;                /* all uses of the array are launched: the number covers them */
     if (r->var->block && r->var->block->gpu)
-        block_stamp(r->var->block, s, number ? number : atomic_fetch_add(&s->last, 1) + 1, r->mode != PL_READ);
+        block_record_use(r->var->block, s, number ? number : atomic_fetch_add(&s->last, 1) + 1, r->mode != PL_READ);
 }
 
-/* Page-locked memory has stamps only where a copy from it is not waited for. */
-static void op_stamp(pl_op *op, pl_stream *s, uint64_t number, bool staged)
+/* Uses of page-locked memory are recorded only for copies that the host does not wait for. */
+static void op_record_uses(pl_op *op, pl_stream *s, uint64_t number, bool staged)
 {
     pl_enter();
     for (int i = 0; i < op->n_requests; i++) {
         pl_block *block = op->requests[i].var ? op->requests[i].var->block : NULL;
         if (block && (block->gpu || staged))
-            block_stamp(block, s, number, op->requests[i].mode != PL_READ);
+            block_record_use(block, s, number, op->requests[i].mode != PL_READ);
     }
     if (op->arena) {
-        block_stamp(op->arena, s, number, true);
+        block_record_use(op->arena, s, number, true);
         pl_block_free(op->arena);
         op->arena = NULL;
     }
@@ -351,7 +353,7 @@ static void op_stamp(pl_op *op, pl_stream *s, uint64_t number, bool staged)
 static int op_run_on_host(pl_op *op)
 {
     use_list list = {0};
-    op_waits(op, &list);
+    op_uses(op, &list);
     int status = list_settle(&list, FOREVER_MS);
     return status == PL_OK ? op->run(op) : status;
 }
@@ -367,7 +369,7 @@ int pl_op_run_on_gpu(pl_op *op)
     int status = pl_gpu_begin(s->gpu, &scope);
     if (status != PL_OK)
         return status;
-    bool watched = op_waits(op, &list);
+    bool watched = op_uses(op, &list);
     for (int i = 0; i < list.n && status == PL_OK; i++)
         status = use_await(s, &list.uses[i]);
     pl_gpu_now = (struct pl_gpu_now){.stream = s, .handle = s->handle};
@@ -379,14 +381,14 @@ int pl_op_run_on_gpu(pl_op *op)
         pl_timing_end(s, timing, PL_EVENT_OP, name, op->label, op->push_ns);
     bool staged = pl_gpu_now.staged;
     pl_gpu_now = outer;
-    if (status == PL_OK && op->early && op->early->n_marks) {     /* with the stamps of their events */
+    if (status == PL_OK && op->early && op->early->n_marks) {     /* with the numbers of their events */
         pl_enter();
         pl_early_end(op);
         pl_leave();
     }
-    /* after its launches: an event that covers it covers them */
+    /* a number taken after its launches: an event that covers it covers them */
     pl_use own = {s, watched && !op->early ? pl_stream_mark(s) : atomic_fetch_add(&s->last, 1) + 1};
-    op_stamp(op, s, own.number, staged);
+    op_record_uses(op, s, own.number, staged);
     bool copies = !staged && (s->kind == PL_LANE_GPU_H2D || s->kind == PL_LANE_GPU_D2H);
     if (status == PL_OK && (copies || pl_engine.synchronous > 0))
         status = use_settle(&own, FOREVER_MS);
@@ -406,19 +408,19 @@ void *pl_gpu_compute_stream(int device)
     return gpu ? gpu->streams[0].handle : NULL;
 }
 
-/* Grows by at least a half, after all that uses the old one. */
+/* Grows by at least a half. The old block is freed in the order of the stream. */
 void *pl_gpu_scratch(size_t bytes)
 {
     pl_stream *s = pl_gpu_now.stream;
     if (!s) {
-        pl_fail(PL_EINVAL, "gpu: scratch memory was asked for outside a kernel");
+        pl_fail(PL_EINVAL, "gpu: scratch memory was requested outside a kernel");
         return NULL;
     }
     pl_block **block = &s->scratch[pl_gpu_now.branch].block;
-    size_t *room = &s->scratch[pl_gpu_now.branch].bytes;
-    if (bytes <= *room)
+    size_t *capacity = &s->scratch[pl_gpu_now.branch].bytes;
+    if (bytes <= *capacity)
         return (*block)->data;
-    size_t wanted = *room + *room / 2;
+    size_t wanted = *capacity + *capacity / 2;
     pl_enter();
     pl_block *grown = pl_block_new(PL_MEMORY_GPU + s->gpu->number, bytes > wanted ? bytes : wanted);
     if (grown && *block)
@@ -427,7 +429,7 @@ void *pl_gpu_scratch(size_t bytes)
     if (!grown || pl_block_await(s, grown, true) != PL_OK)
         return NULL;
     *block = grown;
-    *room = grown->class_bytes;
+    *capacity = grown->class_bytes;
     s->scratch_epoch++;
     return grown->data;
 }

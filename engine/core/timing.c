@@ -1,9 +1,11 @@
-/* Device times for the profiler: while it is on, an event stands before and after what an op enqueues, and when both
- * have happened, the time between them becomes an event of the profiler, in a row of the stream's own.
+/* Device times for the profiler: while it is on, a CUDA event is recorded before and after the work of each op. When
+ * both have happened, the time between them becomes an event of the profiler, in a row of the stream.
  *
- * CUDA tells times between events alone. A stream's clock begins with an event at which the host looked at its own
- * clock, and goes on with each event that is read, so that the differences stay short: they are floats. */
+ * CUDA measures only times between events, as floats. The clock of a stream starts with an event at which the host read
+ * its own clock, and is moved to each event that is read, so that differences stay short and exact. */
+#include "timing.h"
 #include "gpu.h"
+#include "profiler.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +20,7 @@ struct pl_timing {
     int kind;
 };
 
-/* Events belong to their GPU. */
+/* Events can be reused on their own GPU only. */
 static pl_timing *timing_new(pl_gpu *gpu)
 {
     pl_enter();
@@ -45,7 +47,7 @@ static void timing_free(pl_gpu *gpu, pl_timing *t)
     pl_leave();
 }
 
-/* The stream's clock starts: the host's time when an event has just happened. */
+/* Starts the stream's clock: the host's time at an event that has just happened. */
 static bool clock_start(pl_stream *s)
 {
     if (s->clock)
@@ -95,7 +97,7 @@ void pl_timing_end(pl_stream *s, pl_timing *t, int kind, const char *name, const
     pthread_mutex_unlock(&s->event_lock);
 }
 
-/* Turns what has ended into events of the profiler; with `all`, waits for it. */
+/* Turns timings whose work is done into events of the profiler; all: waits for the others. */
 static void stream_collect(pl_stream *s, bool all)
 {
     char row[40];

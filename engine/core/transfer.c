@@ -1,4 +1,5 @@
 /* Copies between memories: the host's, page-locked or not, and those of GPUs. */
+#include "transfer.h"
 #include "gpu.h"
 
 int pl_kernel_transfer(const void *params, void *const *bufs, const double *scalars)
@@ -12,12 +13,12 @@ int pl_kernel_transfer(const void *params, void *const *bufs, const double *scal
                                pl_gpu_now.handle), "gpu: a copy between memories failed");
 }
 
-/* Inside a kernel, after all that was enqueued on its stream; the copy is there when it returns. */
+/* Inside a kernel: copies after all that was enqueued on its stream, and waits for it. */
 static int copy_now(cu_pointer to, cu_pointer from, size_t bytes)
 {
     pl_stream *stream = pl_gpu_now.stream;
     if (!stream)
-        return pl_fail(PL_EINVAL, "gpu: memory is copied like this inside a kernel only");
+        return pl_fail(PL_EINVAL, "gpu: this copy is possible only inside a kernel");
     if (bytes == 0)
         return PL_OK;
     int code = cu.copy(to, from, bytes, stream->handle);

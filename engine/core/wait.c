@@ -1,12 +1,26 @@
-/* Waiting: a thread spins a moment, runs ready ops of its own lane if it is a worker, then sleeps until pl_done. */
-#include "internal.h"
+/* Waiting: a thread spins for a moment, runs ready ops of its own lane if it is a worker, then sleeps on `done`. */
+#include "wait.h"
+#include "engine.h"
+#include "gpu.h"
+#include "stream.h"
+#include "thread_pool.h"
 
 #include <errno.h>
 #include <time.h>
 
 enum { MAX_DEPTH = 64 };
 
+static pthread_cond_t done;                   /* signalled by pl_wait_announce alone */
 static uint64_t announced;
+
+void pl_wait_init(void)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&done, &attr);
+    pthread_condattr_destroy(&attr);
+}
 
 static struct timespec deadline_after(int ms)
 {
@@ -21,16 +35,16 @@ static struct timespec deadline_after(int ms)
     return t;
 }
 
-/* Sleepers count as active from here, not from when they get the lock: see the test in block. */
-void pl_announce(void)
+/* Sleepers count as active from here on, not only when they get the lock: see the test in block. */
+void pl_wait_announce(void)
 {
     announced++;
     pl_engine.n_active += pl_engine.n_asleep;
     pl_engine.n_asleep = 0;
-    pthread_cond_broadcast(&pl_done);
+    pthread_cond_broadcast(&done);
 }
 
-/* One step of every wait, with the lock: does something useful or sleeps; the caller then looks again.
+/* One step of every wait, with the lock: runs an op or sleeps; the caller then checks its condition again.
  * PL_AGAIN when the time is over; PL_FAILED when the wait cannot end. */
 static int block(const struct timespec *end)
 {
@@ -45,19 +59,19 @@ static int block(const struct timespec *end)
     int inside = pl_running != NULL;
     if (pl_engine.n_active == inside && pl_engine.n_ready == 0)    /* no thread is left to end this wait */
         return pl_fail(PL_FAILED, pl_engine.lost
-                       ? "engine: the process was forked while operations were running; they are lost"
-                       : "wait: an operation waits for an array that only its own end can make ready");
+                       ? "engine: the process was forked while operations were running; their results are lost"
+                       : "wait: an operation waits for an array that is not ready before the operation itself ends");
     if (inside && pl_running->depth >= MAX_DEPTH && pl_engine.n_active == inside)
-        return pl_fail(PL_FAILED, "wait: too many operations of one lane wait inside each other");
+        return pl_fail(PL_FAILED, "wait: too many nested waits of operations of one lane");
     uint64_t epoch = announced;
     pl_engine.n_active -= inside;
     pl_engine.n_asleep += inside;
-    pl_lane_wake_held();
+    pl_lane_wake_deferred();
     if (own)
         pl_lane_block(own, 1);
     else
-        pl_team_sleeps();
-    int error = pthread_cond_timedwait(&pl_done, &pl_lock, end);
+        pl_thread_pool_producer_sleeps();
+    int error = pthread_cond_timedwait(&done, &pl_lock, end);
     if (own)
         pl_lane_block(own, -1);
     if (epoch == announced) {
@@ -86,7 +100,8 @@ static const pl_request *own_claim(const pl_var *var)
     return NULL;
 }
 
-/* Ops on a GPU are done when they are enqueued: now their work. A kernel that failed poisons the var. With the lock. */
+/* Ops on a GPU are done when their work is enqueued: waits for that work. A kernel that failed poisons the var. With
+ * the lock. */
 static int wait_streams(pl_var *var, bool for_write, int timeout_ms)
 {
     pl_leave();
@@ -96,7 +111,7 @@ static int wait_streams(pl_var *var, bool for_write, int timeout_ms)
     if (!error)
         return status;
     if (var->error)
-        pl_object_unref(&error->object);
+        pl_error_unref(error);
     else
         var->error = error;
     return PL_OK;
@@ -113,16 +128,16 @@ static int wait_var(pl_var *var, bool for_write, int timeout_ms)
         if (var->block && pl_block_wait(var->block, for_write, INT32_MAX) != PL_OK)
             return PL_FAILED;
         return for_write && claim->mode == PL_READ
-            ? pl_fail(PL_EINVAL, "wait: the operation reads this array and has not declared to write it") : PL_OK;
+            ? pl_fail(PL_EINVAL, "wait: the operation declared to read this array, not to write it") : PL_OK;
     }
     var->object.refs++;
     if (!var_done(&w)) {
-        atomic_fetch_add(&pl_engine.n_held_up, 1);
+        atomic_fetch_add(&pl_engine.n_blocked, 1);
         pl_early_end_all();
-        pl_lane_wake_held();
+        pl_lane_wake_deferred();
         if (timeout_ms > 0 && !pl_lane_own()) {
             pl_leave();
-            pl_spin(var_done, &w);
+            pl_thread_pool_spin(var_done, &w);
             pl_enter();
         }
         struct timespec end = deadline_after(timeout_ms);
@@ -130,7 +145,7 @@ static int wait_var(pl_var *var, bool for_write, int timeout_ms)
         while (!var_done(&w) && status == PL_OK)
             status = block(&end);
         var->n_sleepers--;
-        atomic_fetch_sub(&pl_engine.n_held_up, 1);
+        atomic_fetch_sub(&pl_engine.n_blocked, 1);
         if (var_done(&w))
             status = PL_OK;
     }
@@ -152,27 +167,27 @@ void pl_wait_finished(const bool *finished)
     }
 }
 
-typedef struct { int64_t max_queued; size_t max_held_bytes; } room;
+typedef struct { int64_t max_queued; size_t max_pending_bytes; } capacity;
 
-static bool has_room(const void *arg)
+static bool has_capacity(const void *arg)
 {
-    const room *r = arg;
-    return atomic_load_explicit(&pl_engine.n_queued, memory_order_relaxed) <= r->max_queued &&
-           atomic_load_explicit(&pl_engine.held_bytes, memory_order_relaxed) <= r->max_held_bytes;
+    const capacity *c = arg;
+    return atomic_load_explicit(&pl_engine.n_queued, memory_order_relaxed) <= c->max_queued &&
+           atomic_load_explicit(&pl_engine.pending_bytes, memory_order_relaxed) <= c->max_pending_bytes;
 }
 
-int pl_wait_room(int64_t max_queued, size_t max_held_bytes, int timeout_ms)
+int pl_wait_capacity(int64_t max_queued, size_t max_pending_bytes, int timeout_ms)
 {
     int status = PL_OK;
     if (!pl_lane_own()) {
-        pl_lane_wake_held();
+        pl_lane_wake_deferred();
         pl_leave();
-        pl_team_help(has_room, &(room){max_queued, max_held_bytes});
+        pl_thread_pool_help(has_capacity, &(capacity){max_queued, max_pending_bytes});
         pl_enter();
     }
     pl_engine.n_producers++;
     struct timespec end = deadline_after(timeout_ms ? timeout_ms : 1000);
-    while ((pl_engine.n_queued > max_queued || pl_engine.held_bytes > max_held_bytes) && status != PL_FAILED) {
+    while ((pl_engine.n_queued > max_queued || pl_engine.pending_bytes > max_pending_bytes) && status != PL_FAILED) {
         status = block(&end);
         if (status == PL_AGAIN && timeout_ms)
             break;
@@ -209,13 +224,13 @@ int pl_wait_all(int timeout_ms)
 {
     int status = PL_OK;
     if (pl_running)
-        return pl_fail(PL_EINVAL, "waitall: inside an operation it would wait for itself");
+        return pl_fail(PL_EINVAL, "waitall: an operation cannot wait for all operations, itself included");
     struct timespec end = deadline_after(timeout_ms);
     pl_enter();
-    pl_lane_wake_held();
+    pl_lane_wake_deferred();
     if (timeout_ms > 0 && pl_engine.n_queued > 0 && !pl_lane_own()) {
         pl_leave();
-        pl_spin(none_queued, NULL);
+        pl_thread_pool_spin(none_queued, NULL);
         pl_enter();
     }
     pl_engine.n_idle_waiters++;
@@ -229,9 +244,9 @@ int pl_wait_all(int timeout_ms)
         status = pl_streams_wait(timeout_ms);
         pl_enter();
     }
-    pl_error *untold = pl_error_oldest_untold();
-    if (status == PL_OK && untold)
-        status = pl_error_report(untold);
+    pl_error *unreported = pl_error_oldest_unreported();
+    if (status == PL_OK && unreported)
+        status = pl_error_report(unreported);
     pl_leave();
     return status;
 }

@@ -1,4 +1,4 @@
-"""Mixed precision for eager code, blocks and symbols: casts by policy, and loss scaling for a
+"""Mixed precision for eager code, blocks and symbols: casts by a policy, and loss scaling for a
 Trainer."""
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ __all__ = [
     "unscale",
 ]
 
-# under MXNet's names, which libraries read
+# under MXNet's names, for libraries that read them
 _amp_initialized = False
-_loss_scaler: LossScaler | None = None  # of the process; the first trainer takes it
+_loss_scaler: LossScaler | None = None  # one per process, taken by the first trainer
 _amp_loss_scale_initialized = False  # has one?
 
 
@@ -52,14 +52,14 @@ class AmpError(MXNetError, AssertionError):
 def init(
     target_dtype="float16", target_precision_ops=None, conditional_fp32_ops=None, fp32_ops=None
 ) -> None:
-    """From now on every call, eager or traced, casts its inputs as the lists say.
+    """From now on every call, eager or traced, casts its inputs according to the lists.
 
     Args:
         target_dtype: 'float16' or 'bfloat16'.
         target_precision_ops, fp32_ops: names of operators that compute in it, or in float32,
             instead of the lists of list_lp16_ops and list_fp32_ops.
         conditional_fp32_ops: (operator, parameter, values) instead of list_conditional_fp32_ops.
-    Raises: MXNetError for another dtype or a name that is no operator.
+    Raises: MXNetError for another dtype or an unknown operator.
     """
     global _amp_initialized, _loss_scaler
     chosen = precision.policy(target_dtype, target_precision_ops, conditional_fp32_ops, fp32_ops)
@@ -71,8 +71,8 @@ def init(
 
 
 def autocast(target_dtype="float16", enabled=True):
-    """`with amp.autocast():` calls of this thread inside cast as after `init`; enabled=False: they
-    do not. plait's addition. Raises MXNetError for another dtype."""
+    """`with amp.autocast():` inside, calls of this thread cast as after `init`; with enabled=False
+    they do not. plait's addition. Raises MXNetError for another dtype."""
     return precision.forced(precision.policy(target_dtype) if enabled else None)
 
 
@@ -85,9 +85,9 @@ def _check_trainer(given) -> trainer.Trainer:
 
 
 def init_trainer(optimizer_or_trainer) -> None:
-    """Gives a Trainer a dynamic loss scale: it skips steps whose gradients overflow.
+    """Gives a Trainer a dynamic loss scale; it then skips steps whose gradients overflow.
 
-    Raises AmpError (AssertionError) before init, InvalidType (TypeError) for anything else than a
+    Raises AmpError (AssertionError) before init, InvalidType (TypeError) for anything but a
     Trainer.
     """
     global _amp_loss_scale_initialized
@@ -97,7 +97,7 @@ def init_trainer(optimizer_or_trainer) -> None:
     chosen._amp_loss_scaler = LossScaler() if _amp_loss_scale_initialized else _loss_scaler
     chosen._amp_original_scale = chosen._scale
     if not chosen._kv_initialized and chosen._kvstore_params["update_on_kvstore"] is None:
-        # the store would update before anybody could look at the gradients
+        # the store would update before the gradients are checked
         chosen._kvstore_params["update_on_kvstore"] = False
     _amp_loss_scale_initialized = True
 
@@ -137,14 +137,14 @@ def convert_symbol(
     data_names=None,
     cast_optional_params=False,
 ):
-    """A float32 Symbol with casts where the lists want them.
+    """A float32 Symbol with casts inserted according to the lists.
 
     Args:
         target_dtype: 'float16' or 'bfloat16'.
         target_dtype_ops, fp32_ops, conditional_fp32_ops: instead of the lists, as for init.
         excluded_sym_names: names of nodes that stay in float32.
-        data_names: the variables that are no parameters; default: all.
-        cast_optional_params: parameters that are used in the target dtype alone have it.
+        data_names: the variables that are not parameters; default: all.
+        cast_optional_params: convert parameters that are only used in the target dtype.
     Returns: a Symbol; parameters have the attribute __dtype__.
     Raises: InvalidType (TypeError), MXNetError.
     """
@@ -177,7 +177,7 @@ def _names(what: str, names) -> set[str]:
 
 
 def _cast_to_declared(sym, arrays: dict) -> dict:
-    """Arrays by name, in the dtype that the symbol's variables say."""
+    """Arrays by name, in the dtypes that the symbol's variables declare."""
     attrs = sym.attr_dict()
     flags = {n: attrs.get(n, {}).get("__dtype__", "-1") for n in arrays}
     return {
@@ -197,8 +197,8 @@ def convert_model(
     excluded_sym_names=None,
     cast_optional_params=False,
 ):
-    """convert_symbol for a model: (symbol, arg_params, aux_params), the parameters in the dtypes
-    that the new symbol wants. Arguments and errors: as convert_symbol."""
+    """convert_symbol for a model: (symbol, arg_params, aux_params), the parameters in the dtypes of
+    the new symbol. Arguments and errors: as convert_symbol."""
     for what, given in (("arg_params", arg_params), ("aux_params", aux_params)):
         if not isinstance(given, dict):
             raise InvalidType(f"convert_model: {what} must be a dict, got {type(given).__name__}")
@@ -227,9 +227,9 @@ def convert_hybrid_block(
     ctx=gpu(0),
     cast_optional_params=False,
 ):
-    """A SymbolBlock that predicts as a hybridized block, which has run once, in mixed precision.
+    """A SymbolBlock for mixed-precision inference from a hybridized block that has run once.
 
-    ctx: where its parameters are. Other arguments and errors: as convert_symbol; RuntimeError
+    ctx: the device of its parameters. Other arguments and errors: as convert_symbol; RuntimeError
     (MXNetError) for a block that was not hybridized.
     """
     if not isinstance(block, HybridBlock):
@@ -312,7 +312,7 @@ def list_fp32_ops(target_dtype) -> list[str]:
 
 
 def list_lp16_fp32_ops(target_dtype) -> list[str]:
-    """Operators that take what comes."""
+    """Operators that run in the dtype of their inputs."""
     chosen = precision.policy(target_dtype)
     cast = {*chosen.low, *chosen.full, *chosen.widest, *(name for name, *_ in chosen.conditional)}
     return sorted({op.name for op in REGISTRY.values()} - cast)
@@ -329,7 +329,7 @@ def list_widest_type_cast(target_dtype) -> list[str]:
 
 
 def list_loss_output_functions(target_dtype) -> list[str]:
-    """Losses that are scaled by their parameter grad_scale."""
+    """Losses whose gradient is scaled by their parameter grad_scale."""
     precision.policy(target_dtype)
     return list(precision.LOSSES)
 

@@ -1,5 +1,4 @@
-"""A loss scale that follows the gradients: half after an overflow, double after 2000 steps without
-one."""
+"""A dynamic loss scale: halved after an overflow, doubled after 2000 steps without one."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from ...ndarray.saved_state import Stateful
 class LossScaler(Stateful):
     """The factor by which losses are multiplied, so that gradients stay in float16's range.
 
-    A change takes effect one step after the check that found it, as in MXNet. Source: Micikevicius
+    A change takes effect one step after the check, as in MXNet. Source: Micikevicius
     et al. 2018, arXiv:1710.03740.
     """
 
@@ -25,11 +24,11 @@ class LossScaler(Stateful):
 
     @property
     def loss_scale(self) -> float:
-        """The factor now."""
+        """The current factor."""
         return self._loss_scale
 
     def has_overflow(self, params) -> bool:
-        """Is a gradient of these Parameters inf or NaN? Waits for them, and moves the scale on."""
+        """Is a gradient of these Parameters inf or NaN? Waits for them, and updates the scale."""
         grads = [p.list_grad()[0] for p in params if p.grad_req != "null"]
         with autograd.pause():
             dense = [g if g.stype == "default" else g.data for g in grads]

@@ -1,10 +1,10 @@
-"""contrib.cnn: convolutions that learn where to read."""
+"""contrib.cnn: deformable convolutions, which learn their sampling positions."""
 
 from __future__ import annotations
 
 from ...engine.error import InvalidValue
 from ...kernels.record import several
-from ..hybrid import HybridBlock
+from ..layer import Layer
 from ..nn import Activation
 
 __all__ = ["DeformableConvolution", "ModulatedDeformableConvolution"]
@@ -17,15 +17,15 @@ def _pair(value, name: str) -> tuple[int, int]:
     return value
 
 
-class DeformableConvolution(HybridBlock):
-    """Convolution of (N, C, H, W) whose windows' elements are moved by offsets, which a second
-    convolution finds from the same input.
+class DeformableConvolution(Layer):
+    """Convolution of (N, C, H, W) whose sampling positions are shifted by offsets, computed from
+    the same input by a second convolution.
 
     Args:
         channels: of the output.
         kernel_size, strides, padding, dilation: number, or two (height, width).
         groups: of channels, in both convolutions.
-        num_deformable_group: groups of channels with offsets of their own.
+        num_deformable_group: groups of channels with separate offsets.
         use_bias, offset_use_bias: whether the two convolutions add a bias.
         in_channels: 0, found at the first call.
         activation: name of an activation that follows, or None.
@@ -36,7 +36,7 @@ class DeformableConvolution(HybridBlock):
 
     size_argument = "in_channels"
     _operator = "DeformableConvolution"
-    _numbers = 2  # that the second convolution gives for every element of a window
+    _numbers = 2  # outputs of the second convolution for every element of a window
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class DeformableConvolution(HybridBlock):
         return "deformable_conv"
 
     def _places(self, F, found):
-        """What the operator reads besides data: offsets, from the second convolution's output."""
+        """The operator's inputs besides data: offsets, from the second convolution's output."""
         return [found]
 
     def hybrid_forward(
@@ -144,8 +144,8 @@ class DeformableConvolution(HybridBlock):
 
 
 class ModulatedDeformableConvolution(DeformableConvolution):
-    """DeformableConvolution whose second convolution also finds a factor in (0, 2), twice a
-    sigmoid, for every element that is read.
+    """DeformableConvolution whose second convolution also computes a factor in (0, 2), twice a
+    sigmoid, for every sampled element.
 
     Args: see DeformableConvolution.
     Source: Zhu et al. 2018, arXiv:1811.11168.

@@ -1,11 +1,11 @@
-"""contrib.nn: blocks side by side, sparse embeddings, pixel shuffling, SyncBatchNorm."""
+"""contrib.nn: parallel blocks, sparse embeddings, pixel shuffling, SyncBatchNorm."""
 
 from __future__ import annotations
 
 from ...engine.error import InvalidValue
 from ...kernels.record import several
 from ..block import Block
-from ..hybrid import HybridBlock
+from ..layer import Layer
 from ..nn import BatchNorm, HybridSequential, Identity, Sequential
 
 __all__ = [
@@ -45,7 +45,7 @@ class HybridConcurrent(HybridSequential):
 
 
 class SparseEmbedding(Block):
-    """Whole numbers in [0, input_dim) -> vectors of output_dim, for very many of them: weight and
+    """Indices in [0, input_dim) -> vectors of output_dim, for very large tables: weight and
     gradient are of storage type row_sparse, so that optimizers with lazy updates touch only the
     rows of a batch.
 
@@ -79,7 +79,7 @@ class SparseEmbedding(Block):
         return f"SparseEmbedding({k['input_dim']} -> {k['output_dim']}, {k['dtype']})"
 
 
-class _PixelShuffle(HybridBlock):
+class _PixelShuffle(Layer):
     """Moves channels into space: (N, C * prod(factor), *space) -> (N, C, *(space * factor)).
 
     factor: number, or one number an axis. Source: Shi et al. 2016.
@@ -135,8 +135,8 @@ class PixelShuffle3D(_PixelShuffle):
 
 
 class SyncBatchNorm(BatchNorm):
-    """Batch normalisation over axis 1. Here every device uses the statistics of its own part of
-    the batch; MXNet shares them among num_devices GPUs.
+    """Batch normalisation over axis 1. Here every device uses the statistics of its own part of the
+    batch; MXNet combines them over num_devices GPUs.
 
     Args: see BatchNorm; num_devices is kept in the graph.
     Source: Zhang et al. 2018, arXiv:1803.08904.

@@ -1,4 +1,5 @@
-"""Data: datasets, samplers and the loader that makes batches, in this process or in others."""
+"""Data: datasets, samplers and the loader, which makes batches in this process, in threads or in
+worker processes."""
 
 from ...data.sampler import (  # noqa: F401
     BatchSampler,

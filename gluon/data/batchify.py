@@ -1,4 +1,4 @@
-"""Items into a batch: default_batchify_fn."""
+"""Batching of items: default_batchify_fn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def default_batchify_fn(data):
     """Stacks items along a new first axis.
 
     data: list of items: NDArrays, NumPy arrays or numbers; or of tuples of them.
-    Returns: NDArray, or a list of what the places of the tuples give. NumPy's dtypes are kept (a
+    Returns: NDArray, or a list with one batch for each tuple position. NumPy's dtypes are kept (a
         float is float64).
     """
     if isinstance(data[0], NDArray):
@@ -33,7 +33,7 @@ def default_mp_batchify_fn(data):
 
 
 def in_columns(data, make):
-    """make(list of NumPy arrays) for each place of the items' tuples, or for the items
+    """make(list of NumPy arrays) for each position of the items' tuples, or for the items
     themselves."""
     if isinstance(data[0], tuple):
         return [in_columns(column, make) for column in zip(*data)]
@@ -53,8 +53,8 @@ def stacked(items: list[np.ndarray]) -> NDArray:
 
 
 def same_shaped(data) -> list[np.ndarray]:
-    """Items as NumPy arrays of one shape and dtype; NDArrays as their memory, while they live.
-    Raises ValueError that names the shapes that do not fit."""
+    """Items as NumPy arrays of one shape and dtype; NDArrays as views of their memory, valid while
+    they exist. Raises ValueError that names the differing shapes."""
     values = [_as_values(item) for item in data]
     shapes = dict.fromkeys(v.shape for v in values)
     if len(shapes) > 1:

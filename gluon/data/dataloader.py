@@ -1,4 +1,4 @@
-"""DataLoader: batches of a dataset, made here, by threads or by processes, ahead of their use."""
+"""DataLoader: batches of a dataset, made in this thread, or prefetched by threads or processes."""
 
 from __future__ import annotations
 
@@ -28,26 +28,27 @@ class DataLoader:
     Args:
         dataset: anything with `__getitem__(number)` and `__len__`.
         batch_size: number of items; not with batch_sampler.
-        shuffle: random order, another one each epoch; `mx.random.seed` makes it repeat. Not with
+        shuffle: a new random order each epoch; `mx.random.seed` makes it repeatable. Not with
             sampler.
-        sampler: the order of the numbers.
-        last_batch: "keep" (default), "discard" or "rollover" a last batch that is short.
-        batch_sampler: gives lists of numbers, in place of the four above.
+        sampler: the order of the items.
+        last_batch: "keep" (default), "discard" or "rollover" an incomplete last batch.
+        batch_sampler: yields lists of indices; replaces the four above.
         batchify_fn: list of items -> batch; default: stack them.
         num_workers: 0 makes the batches here.
-        pin_memory: batches are on cpu_pinned(pin_device_id), from where they are copied to a GPU
-            while it computes. Without effect on a machine that has none.
-        prefetch: number of batches made ahead; default 2 * num_workers.
+        pin_memory: batches are on cpu_pinned(pin_device_id), so that copies to a GPU overlap with
+            computation. No effect on a machine without a GPU.
+        prefetch: number of batches prepared in advance; default 2 * num_workers.
         thread_pool: workers are threads, not processes.
         timeout: seconds to wait for one batch of a worker.
-        auto_reload: begin the next epoch's batches as soon as one ends.
+        auto_reload: start preparing the next epoch as soon as one ends.
         multiprocessing_context: how processes start: "fork", "spawn", "forkserver" or a context.
             plait's addition.
 
-    `epoch` counts the passes that came to their end.
+    `epoch` counts the completed passes.
 
-    Raises: ValueError for arguments that exclude each other. While iterating: the error of a worker
-        with its traceback as cause, MXNetError if a worker dies or is silent for `timeout` seconds.
+    Raises: ValueError for mutually exclusive arguments. While iterating: the error of a worker
+        with its traceback as cause, MXNetError if a worker dies or does not answer for `timeout`
+        seconds.
     """
 
     def __init__(
@@ -71,8 +72,8 @@ class DataLoader:
     ):
         self._pool, self._next_epoch = None, None
         self.epoch = 0
-        self._pass: weakref.ref[_Pass] | None = None  # the one begun last
-        self._resumed: dict | None = None  # where the next pass begins
+        self._pass: weakref.ref[_Pass] | None = None  # the most recent one
+        self._resumed: dict | None = None  # where the next pass starts
         self._dataset, self._timeout, self._auto_reload = dataset, timeout, auto_reload
         if timeout <= 0:
             raise InvalidValue(f"timeout must be positive (seconds), got {timeout}")
@@ -119,28 +120,29 @@ class DataLoader:
         return Epoch(self)
 
     def refresh(self) -> None:
-        """Starts to make the batches of the next pass now, from the data as it is now."""
+        """Starts preparing the next pass now, from the current data."""
         if self._num_workers:
             self.clean()
             self._next_epoch = self._start_epoch()
 
     def clean(self) -> None:
-        """Drops the batches that were made ahead; the next pass makes its own."""
+        """Drops the prefetched batches; the next pass makes new ones."""
         if self._next_epoch is not None:
             self._next_epoch.close()
             self._next_epoch = None
 
     @property
     def given(self) -> int:
-        """How many batches of the pass going on, or of the one to be resumed, were given."""
+        """The number of batches already returned in the current pass, or in the pass to be
+        resumed."""
         going = None if self._pass is None else self._pass()
         if self._resumed is not None:
             return self._resumed["given"]
         return 0 if going is None or going.ended else going.given
 
     def state_dict(self) -> dict:
-        """Where the loader is: in the middle of a pass, if one is going on, or between two. The
-        rest of a resumed pass has the same batches in the same order, with workers too."""
+        """The loader's position: within a pass or between passes. The rest of a resumed pass has
+        the same batches in the same order, also with workers."""
         found = {"epoch": self.epoch, "items": len(self._dataset), "pass": None}
         going = None if self._pass is None else self._pass()
         if self._resumed is not None:
@@ -152,8 +154,8 @@ class DataLoader:
         return found
 
     def load_state_dict(self, state: dict) -> None:
-        """Continues from state_dict: the next iteration gives the rest of that pass. Raises
-        StateError where the data set has another length."""
+        """Continues from state_dict: the next iteration is the rest of that pass. Raises StateError
+        if the data set has a different length."""
         if state["items"] != len(self._dataset):
             raise StateError(
                 f"DataLoader: the saved position is for {state['items']} items, this data set"
@@ -175,8 +177,8 @@ class DataLoader:
 class _Pass:
     """One pass over a loader.
 
-    begin: the random streams and the sampler as they were at its beginning, from where a resumed
-    pass runs through the numbers of the batches that were given. given: how many were.
+    begin: the state of the random streams and the sampler at its start; a resumed pass restores it
+        and skips the batches already returned. given: their number.
     """
 
     def __init__(self, loader: DataLoader):
@@ -197,10 +199,10 @@ class _Pass:
         loader._pass = weakref.ref(self)
 
     def _begin(self, loader: DataLoader) -> None:
-        """Takes what the pass draws at its beginning, now: another pass may draw before the first
-        batch of this one is asked for."""
+        """Draws the pass's random numbers now, because another pass may draw before this one's
+        first batch is requested."""
         batches = iter(loader._batch_sampler)
-        first = next(batches, None)  # samplers draw here
+        first = next(batches, None)  # samplers draw random numbers here
         self._batches = batches if first is None else itertools.chain([first], batches)
 
     def _skip(self) -> None:
@@ -220,7 +222,7 @@ class _Pass:
 
 
 class _PassHere(_Pass):
-    """Makes its batches when they are asked for."""
+    """A pass whose batches are made on demand."""
 
     def __next__(self):
         loader = self._loader
@@ -230,7 +232,7 @@ class _PassHere(_Pass):
         batchify = loader._batchify_fn or default_batchify_fn
         try:
             items = [loader._dataset[i] for i in indices]
-        except StopIteration as error:  # would end the caller's loop in silence
+        except StopIteration as error:  # would silently end the caller's loop
             raise RuntimeError("DataLoader: the dataset raised StopIteration") from error
         batch = loader._placed(batchify(items))
         self.given += 1
@@ -240,7 +242,7 @@ class _PassHere(_Pass):
 
 
 class Epoch(_Pass):
-    """One pass over a loader whose workers are ahead of it."""
+    """One pass over a loader whose workers prefetch."""
 
     def __init__(self, loader: DataLoader):
         self._pool = loader._pool
@@ -250,7 +252,7 @@ class Epoch(_Pass):
             self._submit()
 
     def _begin(self, loader: DataLoader) -> None:
-        self._seeds = host_generator()  # of the workers' streams, one for each batch
+        self._seeds = host_generator()  # seeds of the workers' streams, one per batch
         super()._begin(loader)
 
     def _skip(self) -> None:
@@ -281,7 +283,7 @@ class Epoch(_Pass):
     next = __next__
 
     def close(self) -> None:
-        """Ends the pass; batches that were made ahead are dropped."""
+        """Ends the pass and drops prefetched batches."""
         self._loader, self.ended = None, True
         self._pool.forget(self._tickets)
         self._tickets.clear()
@@ -292,7 +294,7 @@ class Epoch(_Pass):
 
 
 def _run_here() -> None:
-    """The operations of this thread run on it, beside those of the lane."""
+    """Scope: operations pushed by this thread run on it instead of the lane's threads."""
     lib.pl_engine_set_inline(1)
 
 
@@ -312,7 +314,7 @@ class ThreadedPool:
     def _make(self, indices):
         try:
             return self._batchify_fn([self._dataset[i] for i in indices])
-        except StopIteration as error:  # would end the caller's loop in silence
+        except StopIteration as error:  # would silently end the caller's loop
             raise RuntimeError("DataLoader: the dataset raised StopIteration") from error
 
     def result(self, ticket, timeout: float):
@@ -336,8 +338,7 @@ class ThreadedPool:
 
 
 def _as_in_context(data, ctx):
-    """New arrays, in nested lists too, on another device; not copied where that is the same
-    memory."""
+    """New arrays, in nested lists too, on another device; not copied if the memory is the same."""
     if isinstance(data, NDArray):
         if data.stype != "default" or data.context.memory != ctx.memory:
             return data.as_in_context(ctx)
@@ -349,8 +350,8 @@ def _as_in_context(data, ctx):
 
 
 class _MultiWorkerIter:
-    """Batches made by a multiprocessing.Pool: the iterator of loaders that scripts derive with a
-    pool and a worker function of their own.
+    """Batches made by a multiprocessing.Pool: the iterator of custom loaders with their own pool
+    and worker function.
 
     worker_fn: called as (indices, batchify_fn, dataset) in a worker; without dataset it returns the
         batch pickled by ForkingPickler.
@@ -393,7 +394,7 @@ class _MultiWorkerIter:
         if not self._waiting:
             raise StopIteration
         batch = self._waiting.popleft().get(self._timeout)
-        # what the pool's own processes wrote, as the pool itself reads it
+        # written by the pool's own processes; unpickled as the pool itself does
         return ForkingPickler.loads(batch) if self._dataset is None else batch
 
     next = __next__

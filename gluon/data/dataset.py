@@ -1,4 +1,4 @@
-"""Datasets: things with a length whose items are found by number."""
+"""Datasets: sequences of items, accessed by index."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Dataset:
         raise InvalidType(f"{type(self).__name__} must define __len__")
 
     def filter(self, fn: Callable) -> Dataset:
-        """The items for which fn(item) is true; every item is looked at once, now."""
+        """The items for which fn(item) is true; fn is called on every item immediately."""
         return _Subset(self, [i for i in range(len(self)) if fn(self[i])])
 
     def shard(self, num_shards: int, index: int) -> Dataset:
-        """Part `index` of `num_shards` parts in a row whose lengths differ by at most one (the
+        """Part `index` of `num_shards` consecutive parts whose lengths differ by at most one (the
         first are longer)."""
         if not 0 <= index < num_shards:
             raise InvalidValue(
@@ -42,7 +42,7 @@ class Dataset:
         return _Subset(self, range(n))
 
     def sample(self, sampler) -> Dataset:
-        """The items in the order that a Sampler (or any iterable of numbers) gives."""
+        """The items in the order of a Sampler (or any iterable of indices)."""
         from ...data.sampler import Sampler
 
         if not isinstance(sampler, Sampler):
@@ -50,8 +50,8 @@ class Dataset:
         return _Subset(self, list(sampler))
 
     def transform(self, fn: Callable, lazy: bool = True) -> Dataset:
-        """Items fn(*item), fn(item) where an item is no tuple; computed at each access if lazy,
-        else all now."""
+        """Items fn(*item), or fn(item) if an item is not a tuple; computed at each access if lazy,
+        else immediately."""
         lazily = _Transformed(self, fn)
         return lazily if lazy else SimpleDataset([lazily[i] for i in range(len(lazily))])
 
@@ -61,7 +61,7 @@ class Dataset:
 
 
 class SimpleDataset(Dataset):
-    """A list, or anything with a length and items."""
+    """A list, or any sequence, as a dataset."""
 
     def __init__(self, data):
         self._data = data
@@ -74,10 +74,9 @@ class SimpleDataset(Dataset):
 
 
 class ArrayDataset(Dataset):
-    """Arrays or lists of one length side by side: item i is (a[i], b[i], ...), or a[i] of a single
-    one.
+    """Zips arrays or lists of one length: item i is (a[i], b[i], ...), or a[i] for a single one.
 
-    Raises: ValueError where the lengths differ.
+    Raises: ValueError if the lengths differ.
     """
 
     def __init__(self, *args):
@@ -90,7 +89,7 @@ class ArrayDataset(Dataset):
                 f" {', '.join(map(str, lengths))}"
             )
         self._length = lengths[0]
-        # One-dimensional arrays give Python's side of the world: numbers, as labels are wanted.
+        # One-dimensional arrays give NumPy scalars, as wanted for labels.
         self._data = [a.asnumpy() if isinstance(a, NDArray) and a.ndim == 1 else a for a in args]
 
     def __len__(self):
@@ -103,7 +102,7 @@ class ArrayDataset(Dataset):
 
 
 class RecordFileDataset(Dataset):
-    """The byte records of a .rec file; its .idx file lies beside it."""
+    """The byte records of a .rec file; with its .idx file in the same folder."""
 
     def __init__(self, filename):
         self.filename = os.fspath(filename)
@@ -118,7 +117,7 @@ class RecordFileDataset(Dataset):
 
 
 class _Subset(Dataset):
-    """Some items of another dataset, by their numbers."""
+    """Some items of another dataset, by index."""
 
     def __init__(self, data, indices):
         self._data, self._indices = data, indices
@@ -145,7 +144,7 @@ class _Transformed(Dataset):
 
 
 class _First:
-    """fn on the first value of an item; a class, so that it can be pickled."""
+    """fn applied to the first value of an item; a class, so that it can be pickled."""
 
     def __init__(self, fn):
         self._fn = fn

@@ -1,8 +1,8 @@
-"""Python objects from one process to another, their arrays through shared memory.
+"""Sends Python objects between processes, with their arrays in shared memory.
 
-The sender owns the segments. It copies the arrays of a message into a free one and sends its name
-with the pickled rest; the receiver copies them out and names the segment free again in its next
-message.
+The sender owns the segments: it copies the arrays of a message into a free segment and sends its
+name with the pickled rest. The receiver copies the arrays out, and releases the segment with its
+next message.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def _receive_array(buffer, dtype, shape) -> NDArray:
 
 
 class _Pickler(pickle.Pickler):
-    """Arrays go out of band; `stacks` has the Stacked whose buffers have only their size yet."""
+    """Arrays are pickled out of band; `stacks` holds the Stacked whose buffers have only a size so
+    far."""
 
     inline = False
 
@@ -61,7 +62,7 @@ class _Pickler(pickle.Pickler):
         if kind is Stacked:
             if self.inline:
                 return _receive_array, _parts(np.stack(item.items))
-            place = np.empty(item.shape, item.dtype)  # its pages are never touched
+            place = np.empty(item.shape, item.dtype)  # its pages are never accessed
             self.stacks[place.ctypes.data] = item
             return _receive_array, _parts(place)
         if kind is NDArray:
@@ -77,7 +78,7 @@ def _parts(values: np.ndarray):
 
 
 def _memory(segment: SharedMemory) -> memoryview:
-    """The bytes of a segment that is not closed."""
+    """The memory of an open segment."""
     assert segment.buf is not None
     return segment.buf
 
@@ -91,11 +92,11 @@ class Sender:
         self._free: list[str] = []
 
     def release(self, names) -> None:
-        """The receiver needs these segments no more."""
+        """The receiver no longer needs these segments."""
         self._free.extend(names)
 
     def pack(self, message) -> tuple:
-        """What `Receiver.unpack` makes the message from; small enough for a pipe."""
+        """Packs a message for `Receiver.unpack`; small enough for a pipe."""
         buffers: list[pickle.PickleBuffer] = []
         body = io.BytesIO()
         pickler = _Pickler(body, protocol=5, buffer_callback=buffers.append)
@@ -112,7 +113,8 @@ class Sender:
             total += -(-buffer.nbytes // ALIGNMENT) * ALIGNMENT
         try:
             segment = self._segment(max(total, 1))
-        except OSError:  # no room, as in containers with little /dev/shm: through the pipe
+        # shared memory is full, as in containers with a small /dev/shm: use the pipe
+        except OSError:
             return _inline(message), None, ()
         memory = _memory(segment)
         for (start, size), buffer in zip(places, raw):
@@ -141,12 +143,12 @@ class Sender:
         return segment
 
     def close(self) -> None:
-        # the last first: if this process is killed meanwhile, the receiver finds the others
+        # the last first: if this process is killed meanwhile, the receiver can find the others
         for segment in reversed(self._segments.values()):
             segment.close()
             try:
                 segment.unlink()
-            except FileNotFoundError:  # the receiver thought this process dead
+            except FileNotFoundError:  # the receiver assumed that this process died
                 pass
 
 
@@ -160,7 +162,7 @@ def _inline(message) -> bytes:
 
 
 class Receiver:
-    """Unpacks the messages of one sender; knows which of its segments are free again."""
+    """Unpacks the messages of one sender; keeps track of which of its segments are free."""
 
     def __init__(self, prefix: str):
         self._prefix = prefix
@@ -198,7 +200,7 @@ class Receiver:
         return done
 
     def close(self, sender_died: bool = False) -> None:
-        """Leaves the segments; removes them if the sender cannot."""
+        """Closes the segments; removes them if the sender died."""
         for segment in self._segments.values():
             segment.close()
         if sender_died:
@@ -212,7 +214,7 @@ def _remove(name: str) -> bool:
         segment = SharedMemory(name)
     except FileNotFoundError:
         return False
-    except ValueError:  # empty: its maker was killed before it could give it a size
+    except ValueError:  # empty: its creator was killed before setting its size
         _posixshmem.shm_unlink(f"/{name}")
         return True
     segment.close()

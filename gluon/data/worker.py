@@ -1,8 +1,8 @@
 """Worker processes of the data loader: each makes batches and sends them through shared memory.
 
-A worker runs the engine in naive mode: what its transforms compute runs at once on its own thread.
-Before each batch its random streams are seeded with a number drawn by the parent, so that results
-do not depend on who makes which batch.
+A worker runs the engine in naive mode: its transforms' operations run synchronously on its own
+thread. Before each batch its random streams are seeded with a number drawn by the parent, so that
+results do not depend on which worker makes which batch.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from .shared import Receiver, Sender, Stacked
 
 PARENT_CHECK_SECONDS = 5.0
 STOP_SECONDS = 2.0
-DEATH_SECONDS = 30.0  # from the end of its pipe to its own: a large process on a busy machine
+DEATH_SECONDS = 30.0  # from the end of the pipe to process exit: a large process on a busy machine
+LOOK_SECONDS = 0.5  # a worker's child keeps its pipes open, so they do not always tell its end
 
 
 class WorkerTraceback(Exception):
-    """The cause of an error that a worker had: its traceback as text."""
+    """The cause of a worker's error: its traceback as text."""
 
     def __init__(self, text: str):
         super().__init__(text)
@@ -50,11 +51,11 @@ class WorkerTraceback(Exception):
 
 def _main(dataset, batchify_fn, pipe, prefix, parent_pid, inherited):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # ends of pipes that fork copied: they would outlive the parent
+    # pipe ends copied by fork: they would outlive the parent
     for other in inherited:
         other.close()
     lib.pl_engine_set_naive(1)
-    lib.pl_team_limit(1)  # the workers share the cores
+    lib.pl_thread_pool_limit(1)  # the workers share the cores
     tasks: queue.SimpleQueue = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, tasks, parent_pid), daemon=True).start()
     sender = Sender(prefix)
@@ -70,15 +71,15 @@ def _main(dataset, batchify_fn, pipe, prefix, parent_pid, inherited):
                 pipe.send((number, True, sender.pack(batch)))
             except Exception as error:
                 pipe.send((number, False, _describe(error)))
-    except (BrokenPipeError, ConnectionResetError):  # the parent has gone
+    except (BrokenPipeError, ConnectionResetError):  # the parent has exited
         pass
     finally:
         sender.close()
 
 
 def _listen(pipe, tasks, parent_pid) -> None:
-    """Takes tasks off the pipe at once, so that the parent never waits to send one; None at the
-    end."""
+    """Reads tasks from the pipe immediately, so that the parent never blocks sending one; None at
+    the end."""
     try:
         while os.getppid() == parent_pid:
             if pipe.poll(PARENT_CHECK_SECONDS):
@@ -98,7 +99,7 @@ def _seed(seed: int) -> None:
 
 
 def _describe(error: Exception) -> tuple[bytes | None, str]:
-    """The pickled error, None if that cannot be done, and its traceback."""
+    """The pickled error (None if it cannot be pickled) and its traceback."""
     text = "".join(traceback.format_exception(error))
     try:
         pickled = pickle.dumps(error)
@@ -141,12 +142,12 @@ class WorkerPool:
     """n processes that make batches of a dataset.
 
     Args:
-        context: of multiprocessing; "fork" needs nothing of the dataset, "spawn" and "forkserver"
-            pickle it.
+        context: of multiprocessing; "fork" does not pickle the dataset, "spawn" and "forkserver"
+            do.
     """
 
     def __init__(self, dataset, batchify_fn, n_workers: int, context):
-        # one for all: a worker's own would remove what the parent still reads
+        # one for all: a worker's own tracker would remove segments that the parent still reads
         resource_tracker.ensure_running()
         self._numbers = itertools.count()
         self._lock, self._pid = threading.RLock(), os.getpid()
@@ -169,7 +170,7 @@ class WorkerPool:
             ) from error
 
     def submit(self, indices, seed: int) -> int:
-        """Asks for a batch; returns its ticket."""
+        """Requests a batch; returns its ticket."""
         with self._lock:
             worker = min(self.workers, key=lambda w: len(w.waiting))
             ticket = next(self._numbers)
@@ -177,7 +178,7 @@ class WorkerPool:
             try:
                 worker.pipe.send((ticket, indices, seed, worker.receiver.free()))
             except (BrokenPipeError, ConnectionResetError):
-                pass  # the wait for the batch finds it dead
+                pass  # the wait for the batch detects that the worker died
             return ticket
 
     def result(self, ticket: int, timeout: float):
@@ -194,7 +195,7 @@ class WorkerPool:
 
     def forget(self, tickets) -> None:
         """Drops batches that will not be used."""
-        if self._pid != os.getpid():  # a forked copy, whose lock nobody may ever release
+        if self._pid != os.getpid():  # a forked copy, whose lock may never be released
             return
         with self._lock:
             for ticket in tickets:
@@ -216,9 +217,14 @@ class WorkerPool:
             )
         left = deadline - time.monotonic()
         pipes = [w.pipe for w in self.workers]
-        ready = connection.wait([*pipes, owner.process.sentinel], max(left, 0))
+        patience = max(min(left, LOOK_SECONDS), 0)
+        ready = connection.wait([*pipes, owner.process.sentinel], patience)
+        if not ready and left > 0:
+            if owner.process.exitcode is not None:
+                self._died(owner)
+            return
         if not ready:
-            for worker in self.workers:  # no use waiting for what is stuck
+            for worker in self.workers:  # do not wait for a worker that is stuck
                 worker.process.kill()
             self.close()
             raise MXNetError(
@@ -247,7 +253,7 @@ class WorkerPool:
             )
 
     def _died(self, worker) -> None:
-        worker.process.join(DEATH_SECONDS)
+        _join(worker.process, DEATH_SECONDS)
         code, pid = worker.process.exitcode, worker.process.pid
         self.close()
         how = (
@@ -258,7 +264,7 @@ class WorkerPool:
         raise MXNetError(
             f"DataLoader: worker process {pid} died {how} while making a batch\n  fix: "
             + (
-                "was it killed for want of memory? Use fewer workers or smaller batches"
+                "was it killed for lack of memory? Use fewer workers or smaller batches"
                 if code == -signal.SIGKILL
                 else "run with num_workers=0 to see the error"
             )
@@ -280,13 +286,21 @@ def _stop(workers, pid) -> None:
             pass
     deadline = time.monotonic() + STOP_SECONDS
     for worker in workers:
-        worker.process.join(max(0.0, deadline - time.monotonic()))
+        _join(worker.process, deadline - time.monotonic())
         killed = worker.process.exitcode != 0
         if worker.process.is_alive():
             worker.process.kill()
             worker.process.join()
         worker.receiver.close(sender_died=killed)
         worker.pipe.close()
+
+
+def _join(process, seconds: float) -> None:
+    """Waits for the end of a process, but no longer than that. `Process.join` with a timeout waits
+    for the end of its children, too."""
+    deadline = time.monotonic() + seconds
+    while process.exitcode is None and (left := deadline - time.monotonic()) > 0:
+        connection.wait([process.sentinel], min(left, LOOK_SECONDS / 10))
 
 
 def _raise(pickled: bytes | None, text: str):
@@ -300,8 +314,7 @@ def _raise(pickled: bytes | None, text: str):
 
 
 def default_context():
-    """fork where the user chose nothing and the system has it: then a dataset may hold lambdas and
-    open files."""
+    """fork by default where available, so that a dataset may hold lambdas and open files."""
     chosen = multiprocessing.get_start_method(allow_none=True)
     if chosen is None and "fork" in multiprocessing.get_all_start_methods():
         chosen = "fork"

@@ -1,4 +1,4 @@
-"""Model zoo: networks of the literature, with MXNet's parameter names."""
+"""Model zoo: published network architectures, with MXNet's parameter names."""
 
 from . import model_store, vision  # noqa: F401
 from .vision import get_model  # noqa: F401

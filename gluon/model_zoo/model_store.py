@@ -1,4 +1,4 @@
-"""Files with trained parameters: found in a folder, or fetched from a repository of your own."""
+"""Files with trained parameters: found in a folder, or downloaded from your own repository."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def short_hash(name: str) -> str:
 
 
 def _found(name: str, folder: Path) -> Path | None:
-    """A model's file in a folder: MXNet's own, one with another hash, or one without."""
+    """A model's file in a folder: MXNet's file name, one with another hash, or one without a
+    hash."""
     for pattern in (
         *([f"{name}-{short_hash(name)}.params"] if name in _model_sha1 else []),
         f"{name}.params",
@@ -46,9 +47,9 @@ def get_model_file(name: str, root=ROOT) -> str:
     """The path of a model's .params file in root: NAME-<hash>.params, as MXNet calls it, or
     NAME.params.
 
-    Where there is none and $MXNET_GLUON_REPO names a repository (http://, https:// or file://),
-    gluon/models/NAME-<hash>.zip is fetched from there and checked.
-    Raises: ModelFileError that says which file is missing where; MXNetError when fetching fails.
+    If there is none and $MXNET_GLUON_REPO names a repository (http://, https:// or file://),
+    gluon/models/NAME-<hash>.zip is downloaded from there and verified.
+    Raises: ModelFileError that names the missing file and folder; MXNetError if the download fails.
     """
     folder = local_folder(root)
     if folder.is_file():

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from ...engine.error import InvalidValue
 from ...training import initializer
-from ..hybrid import HybridBlock
+from ..layer import Layer
 
 __all__ = ["ELU", "GELU", "SELU", "Activation", "LeakyReLU", "PReLU", "Swish"]
 
 QUARTER = initializer.Constant(0.25)
 
 
-class Activation(HybridBlock):
+class Activation(Layer):
     """relu, sigmoid, tanh, softrelu or softsign, by name."""
 
     def __init__(self, activation, **kwargs):
@@ -28,7 +28,7 @@ class Activation(HybridBlock):
         return f"{type(self).__name__}({self._act_type})"
 
 
-class LeakyReLU(HybridBlock):
+class LeakyReLU(Layer):
     """x where x > 0, else alpha * x. alpha: slope >= 0."""
 
     def __init__(self, alpha, **kwargs):
@@ -44,7 +44,7 @@ class LeakyReLU(HybridBlock):
         return f"{type(self).__name__}({self._alpha})"
 
 
-class PReLU(HybridBlock):
+class PReLU(Layer):
     """x where x > 0, else alpha * x with a learned alpha for each of in_channels channels (axis 1),
     or one for all.
 
@@ -60,7 +60,7 @@ class PReLU(HybridBlock):
         return F.LeakyReLU(x, gamma=alpha, act_type="prelu", name="fwd")
 
 
-class ELU(HybridBlock):
+class ELU(Layer):
     """x where x > 0, else alpha * (exp(x) - 1). Source: Clevert et al. 2015, arXiv:1511.07289."""
 
     def __init__(self, alpha=1.0, **kwargs):
@@ -71,7 +71,7 @@ class ELU(HybridBlock):
         return F.LeakyReLU(x, act_type="elu", slope=self._alpha)
 
 
-class SELU(HybridBlock):
+class SELU(Layer):
     """Scaled ELU with the constants that keep mean and variance. Source: Klambauer et al. 2017,
     arXiv:1706.02515."""
 
@@ -79,7 +79,7 @@ class SELU(HybridBlock):
         return F.LeakyReLU(x, act_type="selu", name="fwd")
 
 
-class GELU(HybridBlock):
+class GELU(Layer):
     """x times the normal distribution function of x. Source: Hendrycks and Gimpel 2016,
     arXiv:1606.08415."""
 
@@ -87,7 +87,7 @@ class GELU(HybridBlock):
         return F.LeakyReLU(x, act_type="gelu", name="fwd")
 
 
-class Swish(HybridBlock):
+class Swish(Layer):
     """x * sigmoid(beta * x). Source: Ramachandran et al. 2017, arXiv:1710.05941."""
 
     def __init__(self, beta=1.0, **kwargs):

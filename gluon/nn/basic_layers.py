@@ -11,6 +11,7 @@ from ... import ndarray as nd
 from ...engine.error import InvalidValue
 from ..block import Block, _indent
 from ..hybrid import HybridBlock
+from ..layer import Layer
 from .activations import Activation
 
 __all__ = [
@@ -70,8 +71,8 @@ class Sequential(_Stack, Block):
     """
 
     def forward(self, x, *args):
-        """Gives x (and args, to the first block) through all blocks; a tuple output becomes several
-        inputs."""
+        """Passes x (and args, to the first block) through all blocks; a tuple output becomes
+        several inputs."""
         for block in self._children.values():
             x = block(x, *args)
             args = ()
@@ -94,7 +95,7 @@ class HybridSequential(_Stack, HybridBlock):
     """Runs hybrid blocks one after another, as one graph when hybridized."""
 
     def hybrid_forward(self, F, x, *args):
-        """Gives x (and args, to the first block) through all blocks."""
+        """Passes x (and args, to the first block) through all blocks."""
         for block in self._children.values():
             x = block(x, *args)
             args = ()
@@ -103,14 +104,14 @@ class HybridSequential(_Stack, HybridBlock):
         return (x, *args) if args else x
 
 
-class Dense(HybridBlock):
+class Dense(Layer):
     """Fully connected layer: activation(x . weight^T + bias).
 
     Args:
         units: size of the output.
         flatten: True: (N, ...) becomes (N, inputs) first; False: works on the last axis of (...,
             inputs).
-        in_units: size of the input; 0: found out by the first forward pass.
+        in_units: size of the input; 0: inferred at the first forward pass.
     Shapes: data (N, ..., in_units) -> (N, units), or (..., units) without flatten.
     """
 
@@ -177,7 +178,7 @@ class Dense(HybridBlock):
         )
 
 
-class Dropout(HybridBlock):
+class Dropout(Layer):
     """In training, zeroes elements at random and scales the rest by 1 / (1 - rate).
 
     rate: probability. axes: axes along which the mask is shared.
@@ -196,7 +197,7 @@ class Dropout(HybridBlock):
         return f"{type(self).__name__}(p = {self._rate}, axes={self._axes})"
 
 
-class _BatchNormBase(HybridBlock):
+class _BatchNormBase(Layer):
     """Parameters of batch normalisation: gamma, beta, and the running statistics, which are not
     trained."""
 
@@ -284,7 +285,7 @@ class BatchNormReLU(_BatchNormBase):
         return F.relu(out, name="relu")
 
 
-class InstanceNorm(HybridBlock):
+class InstanceNorm(Layer):
     """Normalises each sample and channel (`axis`) over the other axes.
 
     Source: Ulyanov et al. 2016, arXiv:1607.08022.
@@ -320,7 +321,7 @@ class InstanceNorm(HybridBlock):
         return _norm_repr(self, in_channels=self.gamma.shape[0])
 
 
-class LayerNorm(HybridBlock):
+class LayerNorm(Layer):
     """Normalises over one axis. Source: Ba et al. 2016, arXiv:1607.06450."""
 
     size_argument = "in_channels"
@@ -349,7 +350,7 @@ class LayerNorm(HybridBlock):
         return _norm_repr(self, in_channels=self.gamma.shape[0])
 
 
-class GroupNorm(HybridBlock):
+class GroupNorm(Layer):
     """Normalises groups of channels (axis 1) of each sample. Source: Wu and He 2018,
     arXiv:1803.08494.
 
@@ -402,11 +403,11 @@ def _norm_repr(block, **more):
     return f"{type(block).__name__}({content})"
 
 
-class Embedding(HybridBlock):
+class Embedding(Layer):
     """Rows of a table: indices (...) -> vectors (..., output_dim).
 
     input_dim: number of rows. sparse_grad: the gradient of the table is row_sparse, so that
-    optimizers touch the rows that were used and no others.
+        optimizers update only the rows that were used.
     """
 
     def __init__(
@@ -444,7 +445,7 @@ class Embedding(HybridBlock):
         )
 
 
-class Flatten(HybridBlock):
+class Flatten(Layer):
     """(N, ...) -> (N, product of the rest)."""
 
     def hybrid_forward(self, F, x):
@@ -507,8 +508,8 @@ class HybridLambda(HybridBlock):
         return f"{type(self).__name__}({self._func_name})"
 
 
-class Identity(HybridBlock):
-    """Gives its input back."""
+class Identity(Layer):
+    """Returns its input."""
 
     def hybrid_forward(self, F, x):
         return x

@@ -5,9 +5,23 @@ from __future__ import annotations
 from math import prod
 
 from ...engine.error import InvalidValue
-from ...kernels.record import several
-from ..hybrid import HybridBlock
+from ..layer import Layer
 from .activations import Activation
+from .arguments import known_layout, sizes
+from .pool_layers import (
+    AvgPool1D,
+    AvgPool2D,
+    AvgPool3D,
+    GlobalAvgPool1D,
+    GlobalAvgPool2D,
+    GlobalAvgPool3D,
+    GlobalMaxPool1D,
+    GlobalMaxPool2D,
+    GlobalMaxPool3D,
+    MaxPool1D,
+    MaxPool2D,
+    MaxPool3D,
+)
 
 __all__ = [
     "AvgPool1D",
@@ -32,20 +46,7 @@ __all__ = [
 ]
 
 
-def _tuple(value, n: int, name: str) -> tuple[int, ...]:
-    value = tuple(several(value, n))
-    if len(value) != n:
-        raise InvalidValue(f"{name} must be a number or {n} of them, got {value}")
-    return value
-
-
-def _layout(layout: str, allowed: tuple[str, ...]) -> str:
-    if layout not in allowed:
-        raise InvalidValue(f"layout must be one of {', '.join(allowed)}, got {layout!r}")
-    return layout
-
-
-class _Conv(HybridBlock):
+class _Conv(Layer):
     """What all convolutions have in common. weight: (out, in / groups, *kernel), in the layout's
     order."""
 
@@ -75,16 +76,16 @@ class _Conv(HybridBlock):
         self._channels, self._in_channels, self._op_name = channels, in_channels, op_name
         self._kwargs = {
             "kernel": kernel_size,
-            "stride": _tuple(strides, n, "strides"),
-            "dilate": _tuple(dilation, n, "dilation"),
-            "pad": _tuple(padding, n, "padding"),
+            "stride": sizes(strides, n, "strides"),
+            "dilate": sizes(dilation, n, "dilation"),
+            "pad": sizes(padding, n, "padding"),
             "num_filter": channels,
             "num_group": groups,
             "no_bias": not use_bias,
             "layout": layout,
         }
         if adj is not None:
-            self._kwargs["adj"] = _tuple(adj, n, "output_padding")
+            self._kwargs["adj"] = sizes(adj, n, "output_padding")
         if channels % groups or in_channels % groups:
             raise InvalidValue(
                 f"{type(self).__name__}: channels and in_channels must be multiples of groups, got "
@@ -171,12 +172,12 @@ class Conv1D(_Conv):
     ):
         super().__init__(
             channels,
-            _tuple(kernel_size, 1, "kernel_size"),
+            sizes(kernel_size, 1, "kernel_size"),
             strides,
             padding,
             dilation,
             groups,
-            _layout(layout, ("NCW", "NWC")),
+            known_layout(layout, ("NCW", "NWC")),
             in_channels,
             activation,
             use_bias,
@@ -207,12 +208,12 @@ class Conv2D(_Conv):
     ):
         super().__init__(
             channels,
-            _tuple(kernel_size, 2, "kernel_size"),
+            sizes(kernel_size, 2, "kernel_size"),
             strides,
             padding,
             dilation,
             groups,
-            _layout(layout, ("NCHW", "NHWC")),
+            known_layout(layout, ("NCHW", "NHWC")),
             in_channels,
             activation,
             use_bias,
@@ -244,12 +245,12 @@ class Conv3D(_Conv):
     ):
         super().__init__(
             channels,
-            _tuple(kernel_size, 3, "kernel_size"),
+            sizes(kernel_size, 3, "kernel_size"),
             strides,
             padding,
             dilation,
             groups,
-            _layout(layout, ("NCDHW", "NDHWC")),
+            known_layout(layout, ("NCDHW", "NDHWC")),
             in_channels,
             activation,
             use_bias,
@@ -282,12 +283,12 @@ class Conv1DTranspose(_Conv):
     ):
         super().__init__(
             channels,
-            _tuple(kernel_size, 1, "kernel_size"),
+            sizes(kernel_size, 1, "kernel_size"),
             strides,
             padding,
             dilation,
             groups,
-            _layout(layout, ("NCW", "NWC")),
+            known_layout(layout, ("NCW", "NWC")),
             in_channels,
             activation,
             use_bias,
@@ -322,12 +323,12 @@ class Conv2DTranspose(_Conv):
     ):
         super().__init__(
             channels,
-            _tuple(kernel_size, 2, "kernel_size"),
+            sizes(kernel_size, 2, "kernel_size"),
             strides,
             padding,
             dilation,
             groups,
-            _layout(layout, ("NCHW", "NHWC")),
+            known_layout(layout, ("NCHW", "NHWC")),
             in_channels,
             activation,
             use_bias,
@@ -361,12 +362,12 @@ class Conv3DTranspose(_Conv):
     ):
         super().__init__(
             channels,
-            _tuple(kernel_size, 3, "kernel_size"),
+            sizes(kernel_size, 3, "kernel_size"),
             strides,
             padding,
             dilation,
             groups,
-            _layout(layout, ("NCDHW", "NDHWC")),
+            known_layout(layout, ("NCDHW", "NDHWC")),
             in_channels,
             activation,
             use_bias,
@@ -378,261 +379,8 @@ class Conv3DTranspose(_Conv):
         )
 
 
-class _Pooling(HybridBlock):
-    """What all poolings have in common."""
-
-    def __init__(
-        self,
-        pool_size,
-        strides,
-        padding,
-        ceil_mode,
-        global_pool,
-        pool_type,
-        layout,
-        count_include_pad=None,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        n = len(pool_size)
-        self._kwargs = {
-            "kernel": pool_size,
-            "stride": pool_size if strides is None else _tuple(strides, n, "strides"),
-            "pad": _tuple(padding, n, "padding"),
-            "global_pool": global_pool,
-            "pool_type": pool_type,
-            "layout": layout,
-            "pooling_convention": "full" if ceil_mode else "valid",
-        }
-        if count_include_pad is not None:
-            self._kwargs["count_include_pad"] = count_include_pad
-
-    def _alias(self):
-        return "pool"
-
-    def hybrid_forward(self, F, x):
-        return F.Pooling(x, name="fwd", **self._kwargs)
-
-    def __repr__(self):
-        k = self._kwargs
-        return (
-            f"{type(self).__name__}(size={k['kernel']}, stride={k['stride']}, padding={k['pad']}, "
-            f"ceil_mode={k['pooling_convention'] == 'full'}, global_pool={k['global_pool']}, "
-            f"pool_type={k['pool_type']}, layout={k['layout']})"
-        )
-
-
-class MaxPool1D(_Pooling):
-    """Maximum over windows of (N, C, W). strides: default pool_size. ceil_mode: incomplete last
-    windows count, too."""
-
-    def __init__(
-        self, pool_size=2, strides=None, padding=0, layout="NCW", ceil_mode=False, **kwargs
-    ):
-        super().__init__(
-            _tuple(pool_size, 1, "pool_size"),
-            strides,
-            padding,
-            ceil_mode,
-            False,
-            "max",
-            _layout(layout, ("NCW", "NWC")),
-            **kwargs,
-        )
-
-
-class MaxPool2D(_Pooling):
-    """Maximum over windows of (N, C, H, W)."""
-
-    def __init__(
-        self, pool_size=(2, 2), strides=None, padding=0, layout="NCHW", ceil_mode=False, **kwargs
-    ):
-        super().__init__(
-            _tuple(pool_size, 2, "pool_size"),
-            strides,
-            padding,
-            ceil_mode,
-            False,
-            "max",
-            _layout(layout, ("NCHW", "NHWC")),
-            **kwargs,
-        )
-
-
-class MaxPool3D(_Pooling):
-    """Maximum over windows of (N, C, D, H, W)."""
-
-    def __init__(
-        self,
-        pool_size=(2, 2, 2),
-        strides=None,
-        padding=0,
-        ceil_mode=False,
-        layout="NCDHW",
-        **kwargs,
-    ):
-        super().__init__(
-            _tuple(pool_size, 3, "pool_size"),
-            strides,
-            padding,
-            ceil_mode,
-            False,
-            "max",
-            _layout(layout, ("NCDHW", "NDHWC")),
-            **kwargs,
-        )
-
-
-class AvgPool1D(_Pooling):
-    """Mean over windows of (N, C, W). count_include_pad: padding counts as zeros."""
-
-    def __init__(
-        self,
-        pool_size=2,
-        strides=None,
-        padding=0,
-        layout="NCW",
-        ceil_mode=False,
-        count_include_pad=True,
-        **kwargs,
-    ):
-        super().__init__(
-            _tuple(pool_size, 1, "pool_size"),
-            strides,
-            padding,
-            ceil_mode,
-            False,
-            "avg",
-            _layout(layout, ("NCW", "NWC")),
-            count_include_pad,
-            **kwargs,
-        )
-
-
-class AvgPool2D(_Pooling):
-    """Mean over windows of (N, C, H, W)."""
-
-    def __init__(
-        self,
-        pool_size=(2, 2),
-        strides=None,
-        padding=0,
-        ceil_mode=False,
-        layout="NCHW",
-        count_include_pad=True,
-        **kwargs,
-    ):
-        super().__init__(
-            _tuple(pool_size, 2, "pool_size"),
-            strides,
-            padding,
-            ceil_mode,
-            False,
-            "avg",
-            _layout(layout, ("NCHW", "NHWC")),
-            count_include_pad,
-            **kwargs,
-        )
-
-
-class AvgPool3D(_Pooling):
-    """Mean over windows of (N, C, D, H, W)."""
-
-    def __init__(
-        self,
-        pool_size=(2, 2, 2),
-        strides=None,
-        padding=0,
-        ceil_mode=False,
-        layout="NCDHW",
-        count_include_pad=True,
-        **kwargs,
-    ):
-        super().__init__(
-            _tuple(pool_size, 3, "pool_size"),
-            strides,
-            padding,
-            ceil_mode,
-            False,
-            "avg",
-            _layout(layout, ("NCDHW", "NDHWC")),
-            count_include_pad,
-            **kwargs,
-        )
-
-
-class _GlobalPooling(_Pooling):
-    n_axes, pool_type, layouts = 2, "max", ("NCHW", "NHWC")
-
-    def __init__(self, layout, **kwargs):
-        super().__init__(
-            (1,) * self.n_axes,
-            None,
-            0,
-            True,
-            True,
-            self.pool_type,
-            _layout(layout, self.layouts),
-            **kwargs,
-        )
-
-
-class GlobalMaxPool1D(_GlobalPooling):
-    """Maximum over W: (N, C, W) -> (N, C, 1)."""
-
-    n_axes, pool_type, layouts = 1, "max", ("NCW", "NWC")
-
-    def __init__(self, layout="NCW", **kwargs):
-        super().__init__(layout, **kwargs)
-
-
-class GlobalMaxPool2D(_GlobalPooling):
-    """Maximum over H and W: (N, C, H, W) -> (N, C, 1, 1)."""
-
-    n_axes, pool_type, layouts = 2, "max", ("NCHW", "NHWC")
-
-    def __init__(self, layout="NCHW", **kwargs):
-        super().__init__(layout, **kwargs)
-
-
-class GlobalMaxPool3D(_GlobalPooling):
-    """Maximum over D, H and W: (N, C, D, H, W) -> (N, C, 1, 1, 1)."""
-
-    n_axes, pool_type, layouts = 3, "max", ("NCDHW", "NDHWC")
-
-    def __init__(self, layout="NCDHW", **kwargs):
-        super().__init__(layout, **kwargs)
-
-
-class GlobalAvgPool1D(_GlobalPooling):
-    """Mean over W: (N, C, W) -> (N, C, 1)."""
-
-    n_axes, pool_type, layouts = 1, "avg", ("NCW", "NWC")
-
-    def __init__(self, layout="NCW", **kwargs):
-        super().__init__(layout, **kwargs)
-
-
-class GlobalAvgPool2D(_GlobalPooling):
-    """Mean over H and W: (N, C, H, W) -> (N, C, 1, 1)."""
-
-    n_axes, pool_type, layouts = 2, "avg", ("NCHW", "NHWC")
-
-    def __init__(self, layout="NCHW", **kwargs):
-        super().__init__(layout, **kwargs)
-
-
-class GlobalAvgPool3D(_GlobalPooling):
-    """Mean over D, H and W: (N, C, D, H, W) -> (N, C, 1, 1, 1)."""
-
-    n_axes, pool_type, layouts = 3, "avg", ("NCDHW", "NDHWC")
-
-    def __init__(self, layout="NCDHW", **kwargs):
-        super().__init__(layout, **kwargs)
-
-
-class ReflectionPad2D(HybridBlock):
-    """Pads H and W of (N, C, H, W) with their reflection. padding: a number, or 8 of them, before
+class ReflectionPad2D(Layer):
+    """Pads H and W of (N, C, H, W) with their reflection. padding: a number, or 8 numbers: before
     and after each axis."""
 
     def __init__(self, padding=0, **kwargs):

@@ -126,7 +126,7 @@ class _RNNLayer(HybridBlock):
         ]
 
     def begin_state(self, batch_size: int = 0, func=nd.zeros, **kwargs) -> list:
-        """States to begin with. func: makes an array from shape=, dtype= and **kwargs."""
+        """Initial states. func: makes an array from shape=, dtype= and **kwargs."""
         return [
             func(name=f"{self.prefix}h0_{i}", **info | kwargs)
             for i, info in enumerate(self.state_info(batch_size))
@@ -169,8 +169,8 @@ class _RNNLayer(HybridBlock):
         return inputs, states, *([sequence_length] if self._use_sequence_length else [])
 
     def _complete_shapes(self, shape) -> None:
-        """Sets the shapes of parameters that wait for the number of inputs; they are packed before
-        the operator."""
+        """Sets the shapes of parameters that depend on the input size; they are packed before the
+        operator."""
         if shape is None or len(shape) != 3 or self.l0_i2h_weight.shape[1]:
             return
         self._input_size = shape[2]
@@ -232,7 +232,7 @@ class _RNNLayer(HybridBlock):
     def unfuse(self):
         """The same network as a HybridSequentialRNNCell that shares this layer's parameters."""
         if self._projection_size:
-            raise MXNetError(f"{type(self).__name__}.unfuse: there is no cell with a projection")
+            raise MXNetError(f"{type(self).__name__}.unfuse: there is no cell with projection")
         stack = rnn_cell.HybridSequentialRNNCell(prefix=self.prefix, params=self.params)
         with stack.name_scope():
             for layer in range(self._num_layers):

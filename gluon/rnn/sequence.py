@@ -9,7 +9,7 @@ from ...ndarray.ndarray import NDArray
 
 
 def namespace(x):
-    """nd or sym, whichever the value (or the first of a list) belongs to."""
+    """nd or sym, by the type of the value (or the first of a list)."""
     while isinstance(x, (list, tuple)):
         x = x[0]
     if isinstance(x, NDArray):
@@ -76,8 +76,8 @@ def reversed_steps(steps: list, valid_length) -> list:
 
 
 def zero_state(F, step, shape: tuple[int, ...], batch_axis: int):
-    """Zeros of `shape`, but as long on batch_axis as the symbol `step` (N, C) has rows, whatever
-    that will be."""
+    """Zeros of `shape`, with the batch size of the symbol `step` (N, C) on batch_axis, unknown
+    until it is bound."""
     column = F.zeros_like(F.slice_axis(step, axis=1, begin=0, end=1))
     ones = [1] * len(shape)
     column = F.reshape(column, shape=(*ones[:batch_axis], -1, *ones[batch_axis + 1 :]))

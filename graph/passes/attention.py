@@ -147,7 +147,7 @@ class _Match:
                 p = below.inputs[0]
             elif op.has(Softmax) and not softened and self._softmax(below):
                 softened, p = True, below.inputs[0]
-            elif scale is not None and softened:
+            elif scale is not None and softened and not below.has_open_scalars:
                 factor = scale.factor(below.attrs)
                 if factor is None:
                     return False

@@ -149,6 +149,8 @@ class _Chain:
             self.given["act"] = act
             self.pre = end if keep else None
         elif scale is not None and not self.given.keys() & {"bias", "act"}:
+            if node.has_open_scalars:  # a kernel's scale is fixed when it is chosen
+                return False
             factor = scale.factor(node.attrs)
             factor = float("inf") if factor is None else factor
             self.given["scale"] = self.given.get("scale", 1.0) * factor

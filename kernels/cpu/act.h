@@ -1,9 +1,10 @@
-/* The activations that products apply on their way to memory, and their slopes; for files that include "simd.h". Each
- * has a loop of its own, with the activation as a constant. */
+/* The activations in the epilogues of matrix products, and their derivatives; for files that include "simd.h". Each has
+ * a loop of its own, with the activation as a constant. */
 #ifndef PLK_ACT_H
 #define PLK_ACT_H
-#include "simd.h"
 #include "gemm.h"
+#include "simd.h"
+#include "vecmath.h"
 #include "generated/activate.h"
 
 /* v <- act(v) */
@@ -20,7 +21,7 @@ static inline void plk_activate(int act, float *v, int64_t n)
     }
 }
 
-/* v *= the slope of an activation at x */
+/* v *= the derivative of an activation at x */
 static inline void plk_slope(int act, const float *x, float *v, int64_t n)
 {
     switch (act) {

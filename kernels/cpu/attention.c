@@ -1,16 +1,17 @@
-/* Attention and its gradient, in blocks that stay in the cache; scores are never stored as a whole.
+/* Attention and its gradient, in blocks that stay in the cache; the matrix of scores is never stored.
  *
  * Forward goes through the keys once with a running maximum and sum for each query (Milakov and Gimelshein 2018), and
- * keeps the maximum and log(sum e^(score - maximum)) of each; backward computes the scores again from that (Dao et al.
- * 2022, arXiv:2205.14135). Operands are read where they lie, keys and values packed once for each batch and head.
- * Dropout of probabilities keeps a bit of each. Keys that a mask leaves no part in a block of queries are not
- * multiplied.
+ * keeps the maximum and log(sum e^(score - maximum)) of each; backward recomputes the scores from that (Dao et al.
+ * 2022, arXiv:2205.14135). Queries are read in place; keys and values are packed once for each batch and head. Dropout
+ * of probabilities keeps one bit of each. Keys that are masked for all queries of a block are skipped.
  */
 #include "attention.h"
 #include "gemm.h"
-#include "simd.h"
+#include "parts.h"
 #include "philox.h"
+#include "simd.h"
 #include "tile.h"
+#include "vecmath.h"
 
 enum { LANES = 16, BLOCK_Q = 8 * ROWS, BLOCK_K = ROWS == 14 ? 224 : 192, TASKS_PER_THREAD = 4 };
 _Static_assert(BLOCK_K % (int)ROWS == 0 && BLOCK_K % (int)COLUMNS == 0 && BLOCK_K <= (int)DEPTH,
@@ -20,7 +21,7 @@ typedef struct {
     const plk_attention *p;
     void *const *bufs;
     const double *scalars;
-    int64_t n_tasks, q_tasks, next;    /* q_tasks: into how many tasks the queries of one head are cut */
+    int64_t n_tasks, q_tasks, next;    /* q_tasks: the number of tasks for the queries of one head */
 } work;
 
 static float *heads(const plk_heads *x, float *base, int64_t b, int64_t h)
@@ -44,7 +45,7 @@ static float row_top(const float *x, int64_t n)
     return top;
 }
 
-/* x <- e^(x - shift); the sum of that */
+/* x <- e^(x - shift); returns the sum */
 static float row_exp(float *x, int64_t n, float shift)
 {
     float s[LANES] = {0}, total = 0;
@@ -64,10 +65,10 @@ static float row_exp(float *x, int64_t n, float shift)
     return total;
 }
 
-/* Equal blocks of queries: how many in one. */
+/* The queries of one block; all blocks are equal. */
 static int64_t block_rows(int64_t n_q) { return up(up(n_q, ROWS), up(n_q, BLOCK_Q)) * ROWS; }
 
-/* How many of the keys [k0, k0 + n) count for a query. */
+/* How many of the keys [k0, k0 + n) are not masked for a query. */
 static int64_t valid_keys(const plk_attention *p, const void *mask, int64_t at, int64_t k0, int64_t n)
 {
     if (p->mask_kind < PLK_MASK_LENGTH32)
@@ -76,14 +77,14 @@ static int64_t valid_keys(const plk_attention *p, const void *mask, int64_t at, 
     return v < 0 ? 0 : v < n ? v : n;
 }
 
-/* Rows for the tile: whole panels where they lie, the rest packed. */
+/* Rows for the tile: whole panels in place, the rest packed. */
 typedef struct { const float *from, *packed; int64_t row, n_here; } panel_rows;
 
-static panel_rows rows_of(const float *from, int64_t row, int64_t rows, int64_t depth, float *room)
+static panel_rows rows_of(const float *from, int64_t row, int64_t rows, int64_t depth, float *packed)
 {
-    /* not lines of one cache set */
-    panel_rows x = {from, room, row, row % 1024 == 0 ? 0 : rows / (int64_t)ROWS * ROWS};
-    pack_a(room + x.n_here * DEPTH, from + x.n_here * row, row, 1, rows - x.n_here, depth);
+    /* unless all lines are in one cache set */
+    panel_rows x = {from, packed, row, row % 1024 == 0 ? 0 : rows / (int64_t)ROWS * ROWS};
+    pack_a(packed + x.n_here * DEPTH, from + x.n_here * row, row, 1, rows - x.n_here, depth);
     return x;
 }
 
@@ -122,14 +123,14 @@ static void scores(const plk_attention *p, const panel_rows *q, const float *pac
     }
 }
 
-/* Keys whose mask is 0 have no gradient. */
+/* Masked keys have no gradient. */
 static void left_out(const plk_attention *p, const float *mask, int64_t n, float *ds)
 {
     for (int64_t j = 0; j < n; j++)
         ds[j] = mask[j * p->mask_column] == 0 ? 0 : ds[j];
 }
 
-/* The largest |x| of a matrix, as far as bits go: infinite or NaN where an element is. */
+/* The largest |x| of a matrix, by comparing bits: infinite or NaN if an element is. */
 static float largest(const float *x, int64_t row_step, int64_t rows, int64_t columns)
 {
     int32_t top[LANES] = {0}, all = 0;
@@ -153,8 +154,8 @@ static float largest(const float *x, int64_t row_step, int64_t rows, int64_t col
 
 enum { NO_PART = 110 };                          /* e^-NO_PART is 0 in float32 */
 
-/* Are the keys [k0, k0 + n) masked out for all of `rows` queries, each of which has better ones? A mask of at most
- * `threshold` leaves no part. */
+/* Are the keys [k0, k0 + n) masked for all of `rows` queries, each of which has keys that are not? A mask of at most
+ * `threshold` gives a probability of 0. */
 static int left_no_part(const plk_attention *p, const float *mask, int64_t rows, int64_t k0, int64_t n,
                         double threshold)
 {
@@ -167,8 +168,8 @@ static int left_no_part(const plk_attention *p, const float *mask, int64_t rows,
     return 1;
 }
 
-/* How many of the keys a block of queries needs: the probabilities of those behind are exactly 0, and what they are
- * multiplied by is finite. bound: of |scale q k|; not finite where operands are not. */
+/* How many of the first keys a block of queries needs: the probabilities of all later keys are exactly 0, and their
+ * values are finite. bound: of |scale q k|; not finite if an operand is not. */
 static int64_t needed_keys(const plk_attention *p, const void *mask, int64_t at, int64_t rows, float bound)
 {
     if (p->mask_kind == PLK_MASK_NONE || !(bound < 1e30f))
@@ -185,13 +186,13 @@ static int64_t needed_keys(const plk_attention *p, const void *mask, int64_t at,
     const float *m = (const float *)mask + at;
     if (p->mask_column != 1 || (p->mask_kind == PLK_MASK_WHERE && !(p->mask_value < -bound - NO_PART)))
         return p->n_k;
-    float best = INFINITY;                       /* of the row that has the worst of best masks */
+    float best = INFINITY;                       /* the least of the largest masks of each row */
     for (int64_t i = 0; i < rows; i++) {
         float top = p->mask_kind == PLK_MASK_ADD ? row_top(m + i * p->mask.row, p->n_k)
                                                  : largest(m + i * p->mask.row, 0, 1, p->n_k);
         best = top < best ? top : best;
     }
-    if (p->mask_kind == PLK_MASK_WHERE ? best == 0 : isinf(best))    /* a row without a key has all of them */
+    if (p->mask_kind == PLK_MASK_WHERE ? best == 0 : isinf(best))    /* all keys of the row are masked: use all */
         return p->n_k;
     double threshold = best - 2.0 * bound - NO_PART - fabs(best) * 1e-6;    /* scores are rounded to float32 */
     int64_t n = p->n_k, some;
@@ -203,7 +204,7 @@ static int64_t needed_keys(const plk_attention *p, const void *mask, int64_t at,
     return n;
 }
 
-/* A matrix that is finite, with room to be multiplied. */
+/* A matrix whose elements are so small that products stay finite. */
 static float bound_of(float a, float b, float factor)
 {
     return a < 1e15f && b < 1e15f ? a * b * fabsf(factor) : NAN;
@@ -225,9 +226,9 @@ typedef struct {
     uint32_t *random;
     int64_t wide;
     float most_k, most_v;
-} forward_room;
+} forward_scratch;
 
-static size_t forward_layout(const plk_attention *p, forward_room *r, float *base)
+static size_t forward_layout(const plk_attention *p, forward_scratch *r, float *base)
 {
     float *at = base;
     int64_t keys = up(p->n_k, BLOCK_K) * BLOCK_K;
@@ -245,8 +246,8 @@ static size_t forward_layout(const plk_attention *p, forward_room *r, float *bas
     return (size_t)(at - base) * sizeof(float);
 }
 
-/* Scores of a block become probabilities up to a factor of each row; o and total are brought to the new maximum. */
-static void soften(const plk_attention *p, const forward_room *r, const void *mask, int64_t mask_at, int64_t rows,
+/* Turns scores of a block into unnormalised probabilities; rescales o and total to the new maximum. */
+static void soften(const plk_attention *p, const forward_scratch *r, const void *mask, int64_t mask_at, int64_t rows,
                    int64_t k0, int64_t n)
 {
     for (int64_t i = 0; i < rows; i++) {
@@ -265,9 +266,9 @@ static void soften(const plk_attention *p, const forward_room *r, const void *ma
     }
 }
 
-/* Draws which of the probabilities of a block are kept, and drops the others. bits: of the first of the queries, which
- * is number `query` of all. */
-static void drop(const plk_attention *p, const forward_room *r, const stream *numbers, int64_t query, int64_t rows,
+/* Draws which probabilities of a block are kept, and zeroes the others. bits: of the first query, which is number
+ * `query` of all. */
+static void drop(const plk_attention *p, const forward_scratch *r, const stream *numbers, int64_t query, int64_t rows,
                  int64_t k0, int64_t n, uint32_t *bits)
 {
     for (int64_t i = 0; i < rows; i++) {
@@ -280,7 +281,7 @@ static void drop(const plk_attention *p, const forward_room *r, const stream *nu
     }
 }
 
-static void forward_block(const work *w, const forward_room *r, int64_t b, int64_t h, int64_t i0, int64_t rows)
+static void forward_block(const work *w, const forward_scratch *r, int64_t b, int64_t h, int64_t i0, int64_t rows)
 {
     const plk_attention *p = w->p;
     void *const *bufs = w->bufs;
@@ -319,7 +320,7 @@ static void forward_block(const work *w, const forward_room *r, int64_t b, int64
                                 no_bias, r->o + i * r->wide + j, r->wide);
     }
     for (int64_t i = 0; i < rows; i++) {
-        int none = p->mask_kind >= PLK_MASK_LENGTH32 && r->total[i] == 0;    /* as softmax with lengths: zeros */
+        int none = p->mask_kind >= PLK_MASK_LENGTH32 && r->total[i] == 0;    /* zeros, as softmax with lengths */
         float f = none ? 0 : (bits ? p->kept_scale : 1) / r->total[i];
         for (int64_t d = 0; d < p->dim_v; d++)
             y[i * p->y.row + d] = none ? 0 : r->o[i * r->wide + d] * f;
@@ -331,8 +332,8 @@ static void forward_block(const work *w, const forward_room *r, int64_t b, int64
 static int forward_tasks(work *w)
 {
     const plk_attention *p = w->p;
-    forward_room r;
-    float *base = plk_gemm_room(forward_layout(p, &r, NULL));
+    forward_scratch r;
+    float *base = plk_gemm_scratch(forward_layout(p, &r, NULL));
     if (!base)
         return pl_fail(PL_ENOMEM, "out of memory for attention");
     forward_layout(p, &r, base);
@@ -378,12 +379,12 @@ static int run(const plk_attention *p, void *const *bufs, const double *scalars,
     if (split && p->batch * p->heads < TASKS_PER_THREAD * n_threads)
         w->q_tasks = up(p->n_q, block_rows(p->n_q));
     w->n_tasks = p->batch * p->heads * w->q_tasks;
-    pl_team_run(n_threads, n_threads, run_tasks, &all);
+    pl_thread_pool_run(n_threads, n_threads, run_tasks, &all);
     return all.status ? pl_fail(all.status, "out of memory for attention") : PL_OK;
 }
 
-/* bufs: sources, mask if any, y, the sums (largest score, log of the sum of e^(score - largest)) of each query, bits of
- * what is kept where some are dropped. scalars: seed, call where some are dropped */
+/* bufs: sources, mask if any, y, the sums (largest score, log of the sum of e^(score - largest)) of each query, with
+ * dropout the bits of kept probabilities. scalars: with dropout seed, call */
 PLK_KERNEL(plk_attention_run)
 {
     return run(params, bufs, scalars, 2, 1, forward_tasks);
@@ -395,9 +396,9 @@ typedef struct {
     float *k, *v, *k_rows, *dk, *dv, *q, *dy, *q_rows, *dy_rows, *s, *ds, *dq, *delta, *factor;
     int64_t wide, wide_v;
     float most_k, most_v;
-} backward_room;
+} backward_scratch;
 
-static size_t backward_layout(const plk_attention *p, backward_room *r, float *base)
+static size_t backward_layout(const plk_attention *p, backward_scratch *r, float *base)
 {
     float *at = base;
     int64_t keys = up(p->n_k, BLOCK_K) * BLOCK_K;
@@ -429,7 +430,7 @@ static void add_transposed(const float *x, int64_t rows, int64_t n, const float 
             tile_steps_apart(rows, x + i, BLOCK_K, panels + j * rows, COLUMNS, 1, 1, no_bias, to + i * wide + j, wide);
 }
 
-/* What the probabilities of a query were multiplied by, from the bits of the kept ones. */
+/* The factors of dropout for the probabilities of a query, from the bits of the kept ones. */
 static void factors(const uint32_t *bits, int64_t n, float scale, float *to)
 {
     for (int64_t j = 0; j < n; j += 32)
@@ -449,7 +450,7 @@ PLK_INLINE void score_gradients(float *s, float *ds, const float *factor, int64_
     }
 }
 
-static void backward_block(const plk_attention *p, void *const *bufs, const backward_room *r, int64_t b, int64_t h,
+static void backward_block(const plk_attention *p, void *const *bufs, const backward_scratch *r, int64_t b, int64_t h,
                            int64_t i0, int64_t rows, float *dq)
 {
     int64_t query = (b * p->heads + h) * p->n_q + i0;
@@ -509,12 +510,12 @@ static int backward_tasks(work *w)
     const plk_attention *p = w->p;
     void *const *sources = w->bufs + 3 + (p->words != 0),
                 *const *grads = sources + p->n_sources + (p->mask_kind != PLK_MASK_NONE);
-    backward_room r;
-    float *base = plk_gemm_room(backward_layout(p, &r, NULL));
+    backward_scratch r;
+    float *base = plk_gemm_scratch(backward_layout(p, &r, NULL));
     if (!base)
         return pl_fail(PL_ENOMEM, "out of memory for the gradient of attention");
     backward_layout(p, &r, base);
-    memset(r.s, 0, (size_t)(2 * BLOCK_Q * BLOCK_K) * sizeof *r.s);    /* tiles also read what lies past the last key */
+    memset(r.s, 0, (size_t)(2 * BLOCK_Q * BLOCK_K) * sizeof *r.s);    /* tiles also read past the last key */
     int64_t t;
     while ((t = __atomic_fetch_add(&w->next, 1, __ATOMIC_RELAXED)) < w->n_tasks) {
         int64_t b = t / p->heads, h = t % p->heads, keys = up(p->n_k, BLOCK_K) * BLOCK_K;
@@ -542,7 +543,7 @@ static int backward_tasks(work *w)
     return PL_OK;
 }
 
-/* bufs: dy, y, sums, bits of what was kept where some were dropped, sources, mask if any, the gradient of each
+/* bufs: dy, y, sums, with dropout the bits of kept probabilities, sources, mask if any, the gradient of each
  * source */
 PLK_KERNEL(plk_attention_backward)
 {

@@ -1,6 +1,8 @@
-/* Images of bytes into batches: the loops of the record iterators. */
+/* Copies images of bytes into batches, for the record iterators. */
 #include "augment.h"
+#include "dtype.h"
 #include "simd.h"
+
 #include <math.h>
 
 /* Red, green and blue at once: their bytes are loaded together. */
@@ -37,7 +39,7 @@ static inline void place_bytes(const plk_place *p, const uint8_t *x, uint8_t *y,
                 y[c * plane + i * w + (p->mirror ? w - 1 - j : j)] = x[j * n_channels + c];
 }
 
-/* Any output, any order: what is rare. */
+/* The general case, which is rare. */
 static void place_any(const plk_place *p, const uint8_t *x, void *y)
 {
     int64_t w = p->width, plane = p->height * w, n = p->n_channels;
@@ -137,7 +139,7 @@ static uint64_t mixed(uint64_t z)                /* splitmix64; Steele et al. 20
     return z ^ (z >> 31);
 }
 
-/* bufs: x, y (n, n_pixels, pixel_bytes), the pixels in opposite order; if random, in half of all calls */
+/* bufs: x, y (n, n_pixels, pixel_bytes) with the pixels reversed; if random, in half of all calls */
 PLK_KERNEL(plk_flip_run)
 {
     const plk_flip *p = params;

@@ -1,11 +1,11 @@
-/* One image of bytes into its place in a batch: cut out, mirrored, normalised, channels apart; and images turned. */
+/* One image of bytes into a batch: cropped, mirrored, normalised, channels first; and images rotated. */
 #ifndef PLK_AUGMENT_H
 #define PLK_AUGMENT_H
 #include "kernel.h"
 /* cffi reads from here on: */
-/* y[c][i][j] = (x[i][mirror ? width - 1 - j : j][c] - mean[c]) * factor[c] + shift[c], saturated in whole numbers. */
+/* y[c][i][j] = (x[i][mirror ? width - 1 - j : j][c] - mean[c]) * factor[c] + shift[c], saturated if y is an integer. */
 typedef struct {
-    int64_t height, width, row_bytes;             /* of the part that is taken; from one row of x to the next */
+    int64_t height, width, row_bytes;             /* of the crop; from one row of x to the next */
     int32_t n_channels, out_dtype, mirror, last;  /* n_channels: 1, 3, 4; last: y is [i][j][c] */
     float mean[4], factor[4], shift[4];
     uintptr_t mean_image;                         /* float32 (n_channels, height, width) in place of mean, or 0 */

@@ -1,26 +1,28 @@
-/* Batch normalisation in float32, with the sum and the activation that follow it, both ways.
+/* Batch normalisation in float32, with the sum and the activation that follow it, forward and backward.
  *
- * Statistics are taken in one pass over memory: block by block in the L1 cache, a mean and the squares around it, which
- * Chan's rule joins in double. Backward applies relu's mask and sums in one pass, and leaves the masked dy where dx
- * will be; for other activations it computes again what they were applied to.
+ * Statistics take one pass over memory: for each block in the L1 cache a mean and the sum of squared deviations, which
+ * Chan's rule combines in double. Backward applies relu's mask and sums in one pass, and stores the masked dy in dx;
+ * for other activations it recomputes their input.
  *
- * Compiled without contraction: recomputation and fused groups compute (x - mean) * scale + shift with operators.
+ * Compiled without contraction, so that recomputation and fused groups round (x - mean) * scale + shift alike.
  */
 #pragma GCC optimize("fp-contract=off")
-#include "simd.h"
-#include "lanes.h"
 #include "batch_norm.h"
+#include "lanes.h"
+#include "parts.h"
+#include "simd.h"
+#include "vecmath.h"
 #include "generated/activate.h"
 
-enum { SUMS = 16, COLUMNS = 64, BLOCK = 2048, AHEAD = 2 };   /* AHEAD: vectors under way at once */
-/* Arrays of a loop are the same or apart. */
+enum { SUMS = 16, COLUMNS = 64, BLOCK = 2048, AHEAD = 2 };   /* AHEAD: vectors in flight */
+/* Arrays of a loop are the same or do not overlap. */
 #define ELEMENTWISE _Pragma("GCC ivdep")
 
 /* ---- rows of a channel: n of `length` elements, `step` apart ----------------------------------------------------- */
 
 typedef struct { double count, mean, square; } moments;
 
-/* Joins rows of x that fit into the L1 cache to the moments of those before. */
+/* Adds rows of x that fit into the L1 cache to the moments. */
 static void add_block(const float *x, int64_t n, int64_t length, int64_t step, moments *all)
 {
     double acc[SUMS] = {0}, total = 0, around = 0, count = (double)(n * length);
@@ -89,7 +91,7 @@ static void write_activated(const plk_batch_norm *p, const float *x, int64_t n, 
 #undef WRITE
 }
 
-/* What relu leaves of a gradient, given its result; infinite and NaN gradients as in a product with 0 or 1. */
+/* The gradient of relu, given its result; infinite and NaN gradients are multiplied by 0 or 1. */
 PLK_INLINE float masked(float d, float y, const int relu)
 {
     return relu ? d * (y > 0 ? 1.0f : 0.0f) : d;
@@ -119,7 +121,7 @@ PLK_INLINE void mask_channel(const backward_bufs *at, int64_t first, int64_t n, 
     const vec centre = vec_all(mean);
     vec a[AHEAD] = {0}, b[AHEAD] = {0};
     double s = 0, t = 0;
-    int64_t summed = 0;                     /* since the sums in float went into those in double */
+    int64_t summed = 0;                     /* since the float sums were added to the double ones */
     for (int64_t r = 0; r < n; r++)
         for (int64_t i = first + r * step, stop = i + length, end; i < stop; i = end) {
             end = stop - i < BLOCK ? stop : i + BLOCK;
@@ -210,12 +212,13 @@ static void channel_stats(const plk_batch_norm *p, const forward_bufs *at, int64
     }
 }
 
-/* The channels of one piece: one, or COLUMNS where they lie side by side. */
+/* The channels of one piece: one, or COLUMNS if channels are last. */
 static int unit_of(const plk_batch_norm *p) { return p->space == 1 ? COLUMNS : 1; }
 
 static void run_units(const plk_batch_norm *p, pl_piece piece, void *job)
 {
-    pl_team_run(pl_threads(p->n * p->channels * p->space * 2), (p->channels + unit_of(p) - 1) / unit_of(p), piece, job);
+    int n_threads = pl_threads(p->n * p->channels * p->space * 2);
+    pl_thread_pool_run(n_threads, (p->channels + unit_of(p) - 1) / unit_of(p), piece, job);
 }
 
 typedef struct { const plk_batch_norm *p; forward_bufs at; } forward_job;
@@ -266,7 +269,7 @@ PLK_KERNEL(plk_batch_norm_run)
 
 /* ---- backward --------------------------------------------------------------------------------------------------- */
 
-/* dz <- (dy [+ more]) * slope of what was activated, in channel c; the sums of dz and of dz * (x - mean) */
+/* dz <- (dy [+ more]) * derivative of the activation, in channel c; the sums of dz and of dz * (x - mean) */
 PLK_INLINE void slope_row(const plk_batch_norm *p, const float *dy, const float *more, const float *x, int64_t n,
                           float mean, float scale, float shift, float *dz, const int act)
 {

@@ -5,10 +5,10 @@
 #include "kernel.h"
 /* cffi reads from here on: */
 /* x is (n, channels, space); space 1 serves layouts with the channels last. */
-/* What follows: act(x), a PLK_ACT_ with the two numbers low and high. */
+/* The activation that follows: act(x), a PLK_ACT_, with the bounds low and high. */
 typedef struct {
     int64_t n, channels, space;
-    int32_t fix_gamma, batch_stats;      /* batch_stats: 1 computes them and moves the moving ones, 0 uses those */
+    int32_t fix_gamma, batch_stats;      /* batch_stats: 0 uses the moving statistics, 1 updates them */
     int32_t add, act, more;              /* an array is added, act applied; backward: a second dy is added to dy */
     float low, high;
     double eps, momentum;

@@ -1,9 +1,9 @@
 /* Evaluates a generated loop block by block over arrays that broadcast.
  *
- * A loop only knows contiguous arrays. An input that is not (its stride is 0 somewhere), or that is a 16-bit float, is
- * brought block by block into a buffer in the L1 cache first:
+ * A loop takes only contiguous arrays. An input that is not (a stride is 0), or that has 16-bit floats, is first copied
+ * block by block into a buffer in the L1 cache:
  *
- *     direct   the output's own layout: a pointer into the array
+ *     direct   the strides of the output: a pointer into the array
  *     fill     innermost stride 0: one value, filled again when the row changes
  *     tile     a short row used by every row: repeated over a block once
  *     repeat   a short row used by many rows: filled again where another one begins
@@ -12,11 +12,12 @@
 #ifndef PLK_BLOCKS_H
 #define PLK_BLOCKS_H
 #include <stdlib.h>
-#include "pointwise.h"
 #include "cast.h"
-#include "generated/kernels.h"
+#include "dtype.h"
+#include "loop.h"
+#include "pointwise.h"
 
-enum { BLOCK = 1024, LONG_ROW = 128, PAD = 16 };     /* PAD: neighbouring buffers lie at different places of a page */
+enum { BLOCK = 1024, LONG_ROW = 128, PAD = 16 };     /* PAD: adjacent buffers start at different offsets in a page */
 enum { DIRECT, FILL, TILE, REPEAT, GATHER };
 
 typedef struct {
@@ -32,7 +33,7 @@ typedef struct {
     int64_t inner, step, filled[PLK_MAX_ARRAYS];
     int by_row, ways[PLK_MAX_ARRAYS];
     void *args[PLK_MAX_ARRAYS + PLK_MAX_RESULTS];
-    void *apart[PLK_MAX_RESULTS];                    /* where an output goes that is not stored; NULL: it is */
+    void *apart[PLK_MAX_RESULTS];                    /* where an output goes that is not stored; NULL: it is stored */
     uint64_t raw[PLK_MAX_ARRAYS][BLOCK + PAD];
     float wide[PLK_MAX_ARRAYS + PLK_MAX_RESULTS][BLOCK + PAD];
 } plk_blocks;
@@ -44,10 +45,10 @@ static int job_begin(plk_job *j, const plk_pointwise *p, void *const *bufs, cons
     int dtype = is_16(p->dtype) ? PLK_F32 : p->dtype == PLK_BOOL ? PLK_U8 : p->dtype;
     *j = (plk_job){p, p->loop ? (plk_loop)p->loop : p->op < 0 ? NULL : plk_pointwise_loop(p->op, dtype), bufs,
                    p->n_constants ? p->constants : scalars};
-    return j->loop ? PL_OK : pl_fail(PL_EINVAL, "a pointwise kernel was asked for a dtype it was not generated for");
+    return j->loop ? PL_OK : pl_fail(PL_EINVAL, "a pointwise kernel was not generated for this dtype");
 }
 
-/* Outputs that overlap an input otherwise than element on element are computed in memory of their own. */
+/* Outputs that overlap an input, other than element by element, are computed in separate memory. */
 typedef struct { void *bufs[PLK_MAX_ARRAYS + PLK_MAX_RESULTS], *memory; size_t bytes[PLK_MAX_RESULTS]; } plk_apart;
 
 static inline int overlaps(const plk_pointwise *p, void *const *bufs, int out, size_t y_bytes, int reduced)
@@ -238,7 +239,7 @@ static void blocks_run(plk_blocks *b, int64_t at, int64_t n)
             b->filled[k] = offset;
         } else if (b->ways[k] == REPEAT) {
             int64_t offset = offset_at(p, k, at, index), last = p->ndim - 1;
-            /* does the block end before another row begins? */
+            /* does the block end within this row? */
             if (index[last] == 0 && n <= (p->shape[last - 1] - index[last - 1]) * b->inner) {
                 n_wide = b->step;
                 fresh = offset != b->filled[k];

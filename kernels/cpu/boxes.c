@@ -1,10 +1,10 @@
-/* Boxes: overlaps, non-maximum suppression, SSD's targets and detections. Compiled once, without fused products and
- * sums, so that every machine takes the same decisions; equal scores keep their order. NaN never wins. */
+/* Boxes: overlaps, non-maximum suppression, SSD's targets and detections. Compiled once, without fused multiply-adds,
+ * so that every machine takes the same decisions. Equal scores keep their order; NaN sorts last. */
+#include "boxes.h"
+#include "parts.h"
+
 #include <math.h>
 #include <stdlib.h>
-#include "boxes.h"
-#include "generated/kernels.h"
-#include "parts.h"
 
 typedef struct { float x1, y1, x2, y2; } corners;
 typedef struct { float score; int32_t at; } candidate;
@@ -69,12 +69,12 @@ PLK_KERNEL(plk_box_iou_run)
 
 /* ---- suppression ---------------------------------------------------------------------------------------------- */
 
-/* Boxes in falling order of score, a column of memory for each field so that the loop over rivals is vector code. */
+/* Boxes in descending order of score, one array for each field, so that the loop over other boxes vectorises. */
 typedef struct { float *x1, *y1, *x2, *y2, *area, *class; int32_t *keep; } rivals;
 
 enum { RIVAL_FIELDS = 7 };
 
-/* Returns 0 without memory; the caller frees x1. */
+/* Returns 0 if out of memory; the caller frees x1. */
 static int rivals_new(rivals *r, int64_t n)
 {
     float *all = malloc(sizeof *all * RIVAL_FIELDS * (size_t)(n + 1));
@@ -119,7 +119,7 @@ static void write_box(float *to, const float *from, int in_center, int out_cente
     }
 }
 
-/* What sets of boxes share: what is read, what is written, and whether there was memory. */
+/* Shared by all sets of boxes: inputs, outputs, and whether memory ran out. */
 typedef struct {
     const void *params;
     const float *x, *offsets, *anchors;
@@ -128,7 +128,7 @@ typedef struct {
     int failed;
 } box_sets;
 
-/* One set of boxes; y and index are filled with -1. Returns 0 without memory. */
+/* One set of boxes; y and index are filled with -1. Returns 0 if out of memory. */
 static int nms(const plk_box_nms *p, const float *x, float *y, int32_t *index)
 {
     candidate *all = malloc(sizeof *all * (size_t)(p->n_boxes + 1));
@@ -197,7 +197,7 @@ PLK_KERNEL(plk_box_nms_run)
     for (int64_t i = 0; i < rows; i++)
         index[i] = -1;
     box_sets sets = {.params = p, .x = x, .y = y, .index = index};
-    pl_team_run(pl_threads(rows * 100), p->n_batch, nms_piece, &sets);
+    pl_thread_pool_run(pl_threads(rows * 100), p->n_batch, nms_piece, &sets);
     free(copy);
     return sets.failed ? pl_fail(PL_ENOMEM, "out of memory for non-maximum suppression") : PL_OK;
 }
@@ -230,7 +230,7 @@ typedef struct {
 
 enum { OPEN = 0, POSITIVE, NEGATIVE };
 
-/* The best open anchor of an object: the first of equals. */
+/* The best anchor of an object that is still free; the first of equals. */
 static void best_of(const plk_multibox_target *p, const matching *m, int64_t n_objects, int64_t j)
 {
     m->best[j] = -1;
@@ -275,7 +275,7 @@ static float background_of(const plk_multibox_target *p, const float *logits, in
     return expf(logits[i] - top) / sum;
 }
 
-/* Makes the anchors negative that look least like background; those whose overlap is too large do not count. */
+/* Makes the anchors with the lowest background score negative, except those whose overlap is too large. */
 static void mine(const plk_multibox_target *p, matching *m, const float *logits)
 {
     int64_t n_positive = 0, n = 0;
@@ -346,12 +346,12 @@ PLK_KERNEL(plk_multibox_target_run)
     const plk_multibox_target *p = params;
     int64_t n = p->n_anchors, most = p->n_objects;
     size_t int64s = (size_t)(n + most), floats = (size_t)(n + most + n * most);
-    char *room = malloc(int64s * 8 + (size_t)n * sizeof(candidate) + floats * 4 + (size_t)n + 1);
+    char *memory = malloc(int64s * 8 + (size_t)n * sizeof(candidate) + floats * 4 + (size_t)n + 1);
     matching m;
     (void)scalars;
-    if (!room)
+    if (!memory)
         return pl_fail(PL_ENOMEM, "out of memory for MultiBoxTarget");
-    m.object = (int64_t *)room;
+    m.object = (int64_t *)memory;
     m.best_anchor = m.object + n;
     m.mined = (candidate *)(m.best_anchor + most);
     m.overlap = (float *)(m.mined + n);
@@ -373,7 +373,7 @@ PLK_KERNEL(plk_multibox_target_run)
             target(p, &m, bufs[0], label, n_objects, (const float *)bufs[2] + b * p->n_classes * n, offsets, mask,
                    classes);
     }
-    free(room);
+    free(memory);
     return PL_OK;
 }
 
@@ -390,7 +390,7 @@ static void decode(const plk_multibox_detection *p, const float *anchor, const f
     to[2] = clipped(x + w, p->clip), to[3] = clipped(y + h, p->clip);
 }
 
-/* One image; y (n_anchors, 6) is filled with -1. Returns 0 without memory. */
+/* One image; y (n_anchors, 6) is filled with -1. Returns 0 if out of memory. */
 static int detect(const plk_multibox_detection *p, const float *prob, const float *offsets, const float *anchors,
                   float *y)
 {
@@ -404,7 +404,7 @@ static int detect(const plk_multibox_detection *p, const float *prob, const floa
         free(r.x1);
         return 0;
     }
-    float *top = r.area;                          /* of each anchor, and its class, before they hold rivals */
+    float *top = r.area;                          /* of each anchor, and its class; later reused for the sorted boxes */
     int32_t *class = r.keep;
     for (int64_t i = 0; i < p->n_anchors; i++)
         top[i] = -1, class[i] = -1;
@@ -465,7 +465,7 @@ PLK_KERNEL(plk_multibox_detection_run)
     (void)scalars;
     for (int64_t i = 0; i < p->n_batch * p->n_anchors * 6; i++)
         sets.y[i] = -1;
-    pl_team_run(pl_threads(p->n_batch * p->n_anchors * 100), p->n_batch, detect_piece, &sets);
+    pl_thread_pool_run(pl_threads(p->n_batch * p->n_anchors * 100), p->n_batch, detect_piece, &sets);
     return sets.failed ? pl_fail(PL_ENOMEM, "out of memory for MultiBoxDetection") : PL_OK;
 }
 

@@ -1,8 +1,9 @@
-/* Conversion between any two dtypes: as NumPy's astype; floats that no integer can hold give what the machine gives. */
-#include "simd.h"
+/* Conversion between any two dtypes, as NumPy's astype; floats beyond an integer type give what the processor gives. */
 #include "cast.h"
+#include "dtype.h"
 #include "half.h"
 #include "parts.h"
+#include "simd.h"
 #if defined(__F16C__)
 #include <immintrin.h>
 #endif
@@ -60,14 +61,14 @@ static void floats_to_halves(int64_t n, const float *x, uint16_t *y)
     case PLK_I8: LOOP(T, int8_t, whole, IDENTITY) \
     case PLK_I16: LOOP(T, int16_t, whole, IDENTITY) \
     case PLK_U16: LOOP(T, uint16_t, whole, IDENTITY) \
-    case PLK_I32: LOOP(T, int32_t, IDENTITY, IDENTITY) /* not by way of int64: NumPy's result for NaN */ \
+    case PLK_I32: LOOP(T, int32_t, IDENTITY, IDENTITY) /* directly, not through int64: NumPy's result for NaN */ \
     case PLK_U32: LOOP(T, uint32_t, whole, IDENTITY) \
     case PLK_I64: LOOP(T, int64_t, whole, IDENTITY) \
     case PLK_U64: LOOP(T, uint64_t, whole, IDENTITY) \
     case PLK_BOOL: LOOP(T, uint8_t, IDENTITY, NOT_ZERO) \
     } return;
 
-/* rare pairs: compiled small */
+/* rare pairs: optimised for size */
 #define PLK_SMALL __attribute__((optimize("O2")))
 PLK_SMALL static void to_double(int64_t n, int from, const void *in, double *out) { FROM_ALL(double) }
 PLK_SMALL static void to_int64(int64_t n, int from, const void *in, int64_t *out) { FROM_ALL(int64_t) }
@@ -101,7 +102,7 @@ static void convert(int64_t n, int from, const void *in, int to, void *out)
         return;
     }
     enum { BLOCK = 512 };
-    union { double f[BLOCK]; int64_t i[BLOCK]; } hub;    /* other pairs go through the widest type of their kind */
+    union { double f[BLOCK]; int64_t i[BLOCK]; } hub;    /* other pairs are converted through double or int64 */
     size_t from_bytes = plk_dtype_bytes(from), to_bytes = plk_dtype_bytes(to);
     for (int64_t at = 0, some; at < n; at += some) {
         some = n - at < BLOCK ? n - at : BLOCK;
@@ -117,25 +118,18 @@ static void convert(int64_t n, int from, const void *in, int to, void *out)
     }
 }
 
-typedef struct { const plk_cast *p; void *const *bufs; int n_pieces; } shared_cast;
-
-static void cast_piece(void *arg, int64_t i)
+static void cast_part(void *arg, int64_t begin, int64_t end)
 {
-    const shared_cast *s = arg;
-    const plk_cast *p = s->p;
-    int64_t begin, end;
-    plk_share(p->n, 64, (int)i, s->n_pieces, &begin, &end);
-    convert(end - begin, p->from, (const char *)s->bufs[0] + (size_t)begin * plk_dtype_bytes(p->from), p->to,
-            (char *)s->bufs[1] + (size_t)begin * plk_dtype_bytes(p->to));
+    const plk_call *call = arg;
+    const plk_cast *p = call->params;
+    convert(end - begin, p->from, (const char *)call->bufs[0] + (size_t)begin * plk_dtype_bytes(p->from), p->to,
+            (char *)call->bufs[1] + (size_t)begin * plk_dtype_bytes(p->to));
 }
 
 /* bufs: x, y */
 PLK_KERNEL(plk_cast_run)
 {
     const plk_cast *p = params;
-    int n_threads = pl_threads(p->n);
-    (void)scalars;
-    shared_cast s = {p, bufs, plk_pieces(n_threads, p->n)};
-    pl_team_run(n_threads, s.n_pieces, cast_piece, &s);
+    plk_run_parts(p->n, p->n, 64, cast_part, &(plk_call){params, bufs, scalars});
     return PL_OK;
 }

@@ -1,12 +1,13 @@
 /* Convolutions without oneDNN: columns of the input (im2col) and matrix products; channels first, 1 to 3 dimensions. */
-#include <stdlib.h>
-#include "onednn.h"
+#include "engine/core/scratch.h"
 #include "gemm.h"
-#include "generated/kernels.h"
+#include "onednn.h"
+
+#include <stdlib.h>
 
 typedef struct { int64_t space[3], kernel[3], out[3], stride[3], dilate[3], pad[3]; } box;
 
-/* Every geometry as three dimensions, the missing ones of size 1 in front. */
+/* Any geometry as three dimensions; missing ones come first and have size 1. */
 static box boxed(const plk_conv *c)
 {
     box b = {{1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}};
@@ -22,7 +23,7 @@ static box boxed(const plk_conv *c)
     return b;
 }
 
-/* columns (channels * kernel, out) <- x (channels, space), or added back the other way. */
+/* columns (channels * kernel, out) <- x (channels, space), or the reverse, added up. */
 static void move_columns(const box *b, int64_t channels, float *x, float *columns, int back)
 {
     int64_t rows = channels * b->kernel[0] * b->kernel[1] * b->kernel[2];

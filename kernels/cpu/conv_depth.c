@@ -1,9 +1,9 @@
-/* Depthwise convolutions on blocks of channels. Several columns of a row of outputs are summed in registers; what
- * follows the sums is applied to a row while it is in the cache. */
-#include "simd.h"
+/* Depthwise convolutions on blocks of channels. Several columns of a row of outputs are summed in registers; the
+ * epilogue is applied to a row while it is in the cache. */
+#include "conv_depth.h"
 #include "parts.h"
 #include "pointwise.h"
-#include "conv_depth.h"
+#include "simd.h"
 
 enum { COLUMNS = 8, BANDS = 2, PIECES = 8 };     /* of a register block; of rows and of work for each thread */
 
@@ -56,6 +56,6 @@ PLK_KERNEL(plk_conv_depth_run)
     int64_t per = most(1, blocks * bands * p->n / (PIECES * n_threads)), groups = over(blocks, per);
     (void)scalars;
     work w = {p, bufs, blocks, rows, bands, per, groups};
-    pl_team_run(n_threads, p->n * bands * groups, piece, &w);
+    pl_thread_pool_run(n_threads, p->n * bands * groups, piece, &w);
     return PL_OK;
 }

@@ -1,7 +1,8 @@
-/* Depthwise convolutions on blocks of channels: each channel has a window of its own. */
+/* Depthwise convolutions on blocks of channels: each channel has its own window. */
 #ifndef PLK_CONV_DEPTH_H
 #define PLK_CONV_DEPTH_H
 #include "kernel.h"
+#include "loop.h"
 /* cffi reads from here on: */
 /* x (n, channels / lanes, height, width, lanes), w (channels / lanes, kernel, lanes), y (n, channels / lanes,
  * out_height, out_width, lanes); channels is a multiple of lanes, which is 8 or 16; filters is channels. */

@@ -31,7 +31,7 @@ static void NAME(sum_inside)(const plk_conv_depth *p, const float *x, int64_t le
         }
 }
 
-/* Columns [first, last), whose windows lie inside; x: the row, w: the first tap of `rows` rows. */
+/* Columns [first, last), whose windows are inside x. x: the row, w: the first tap of `rows` rows. */
 PLK_INLINE void NAME(sum_columns)(const plk_conv_depth *p, int64_t stride, int64_t first, int64_t last, const float *x,
                                   const float *w, int64_t rows, VEC bias, const float *addend, float *y)
 {
@@ -62,8 +62,8 @@ static void NAME(row)(const plk_conv_depth *p, void *const *bufs, int64_t image,
     const float *addend = p->add ? (const float *)bufs[3] + at : NULL;
     float *y = (float *)bufs[3 + p->add] + at;
     VEC bias = LOAD((const float *)bufs[2] + block * LANES);
-    int64_t first = least(p->out_width, over(p->pad[1], stride)), room = p->width - 1 + p->pad[1] - reach;
-    int64_t last = room < 0 ? first : most(first, least(p->out_width, room / stride + 1));
+    int64_t first = least(p->out_width, over(p->pad[1], stride)), space = p->width - 1 + p->pad[1] - reach;
+    int64_t last = space < 0 ? first : most(first, least(p->out_width, space / stride + 1));
     rows = most(rows, 0);
     for (int64_t i = 0; i < p->out_width - (last - first); i++) {
         int64_t column = i < first ? i : i + last - first;

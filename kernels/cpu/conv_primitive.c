@@ -1,5 +1,5 @@
-/* Convolutions by oneDNN. Arrays come in the layouts that a plk_conv names; where a layout is "", oneDNN chooses its
- * own, and a reorder runs before or after. */
+/* Convolutions by oneDNN. Arrays have the layouts that a plk_conv names; if a layout is "", oneDNN chooses one, and a
+ * reorder runs before or after. */
 #include "onednn.h"
 #include "onednn_api.h"
 #ifdef PLK_ONEDNN
@@ -11,7 +11,7 @@ enum { MAX_NDIM = 6, SERIAL_MULTIPLIES = 1 << 20 };
 
 /* The logical axes of one array: groups, if any, then two sizes and the space. */
 typedef struct {
-    int ndim, channel;                           /* channel: the axis that lies last where channels_last */
+    int ndim, channel;                           /* channel: the axis that is last in memory if channels_last */
     dnnl_dims_t dims;
 } axes;
 
@@ -28,7 +28,7 @@ static axes axes_of(int nd, int64_t groups, int64_t a, int64_t b, const int64_t 
     return x;
 }
 
-/* The array as the caller has it. new; NULL: no such layout */
+/* The caller's layout of an array. new; NULL: no such layout */
 static dnnl_memory_desc_t given_desc(const axes *x, int channels_last, const char *layout)
 {
     dnnl_memory_desc_t md = NULL;
@@ -46,7 +46,7 @@ static dnnl_memory_desc_t given_desc(const axes *x, int channels_last, const cha
                ? md : NULL;
 }
 
-/* The array as the primitive is asked for it: as given, or any layout it likes. new; NULL: no such layout */
+/* The layout that the primitive is asked for: the caller's, or any. new; NULL: no such layout */
 static dnnl_memory_desc_t asked_desc(const axes *x, const char *layout)
 {
     dnnl_memory_desc_t md = NULL;
@@ -58,7 +58,7 @@ static dnnl_memory_desc_t asked_desc(const axes *x, const char *layout)
 
 typedef struct {
     axes x, w, y;
-    dnnl_primitive_desc_t forward, backward;     /* backward: NULL where the kind is forward */
+    dnnl_primitive_desc_t forward, backward;     /* backward: NULL if the kind is forward */
 } described;
 
 static void release(described *d)
@@ -148,7 +148,7 @@ static int build(const plk_conv *c, plk_dnn_object *o, const described *d)
            plk_dnn_add_arg(o, d->backward, DNNL_ARG_DIFF_WEIGHTS, 1, 2, w);
 }
 
-/* Enters the number of threads that a convolution is worth; gives the usual number. */
+/* Sets the number of threads for a convolution; returns the usual number. */
 static int set_threads(const plk_conv *c, int alone, int *n_threads)
 {
     int64_t multiplies = c->n * c->filters * (c->channels / c->groups);
@@ -179,7 +179,7 @@ void *plk_dnn_conv(const plk_conv *c, int alone)
     return NULL;
 }
 
-/* What the primitive of a convolution is called; "" where there is none. */
+/* The name of the primitive of a convolution; "" if there is none. */
 static const char *kernel_name(const plk_conv *c)
 {
     described d;
@@ -209,7 +209,8 @@ int plk_dnn_conv_layouts(plk_conv *c, char *kernel)
             plk_dnn_tag(dnn.dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, ids[c->kind][0]), 0,
                         c->x_layout) &&
             plk_dnn_tag(dnn.dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, ids[c->kind][2]), 0, c->y_layout);
-        /* kernels of one element: several tags name one memory, and a primitive may know one of them only */
+        /* kernels of one element: several tags describe the same memory, and a primitive may support only one of
+         * them */
         const_dnnl_memory_desc_t w = dnn.dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, ids[c->kind][1]);
         do
             ok = ok && (tag = plk_dnn_tag(w, tag, c->w_layout)) != 0;

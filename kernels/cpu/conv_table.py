@@ -6,9 +6,9 @@ from math import prod
 
 from ...engine import ffi, lib, settings
 from ..layouts import physical_shape, strides
-from ..moves import Move
 from ..native import Native, Wanted
 from ..ops import conv, conv_fused, deconv
+from ..strided_copies import StridedCopy
 from . import onednn
 from .convolve import MAX_IMAGE, own_convolution
 from .copy_table import copy_native
@@ -275,7 +275,7 @@ MOST_COPIED_BYTES = 2 << 20  # measured: from there on oneDNN is faster, which s
 
 
 def _suits_direct(ins, outs, attrs) -> bool:
-    """Does conv_direct.c serve this `_conv`, in its layouts?"""
+    """Does conv_blocked.c serve this `_conv`, in its layouts?"""
     g = conv.geometry("_conv", *(attrs[k] for k in _GEOMETRY))
     x, y = ins[0], outs[0]
     if len(g.kernel) != 2 or g.groups > 1 or g.channels_last or not _ours((*ins, *outs)):
@@ -290,7 +290,7 @@ def _suits_direct(ins, outs, attrs) -> bool:
 
 
 def _direct_layouts(x) -> tuple[str, str]:
-    """What conv_direct.c wants of data and weights."""
+    """What conv_blocked.c wants of data and weights."""
     if x.shape[1] % block():
         return "", f"Abcd{block()}a"
     return blocked(4), _blocked_weights()
@@ -318,7 +318,7 @@ def _direct(ins, outs, attrs):
         "rectify": _rectify(attrs),
     }
     us = cost(*ins, *outs) + 2 * prod(y.shape) * x.shape[1] * prod(g.kernel) / FLOPS_PER_US
-    return Native("plk_conv_direct_run", ("plk_conv_direct", fields), us)
+    return Native("plk_conv_blocked_run", ("plk_conv_blocked", fields), us)
 
 
 def _rectify(attrs) -> int:
@@ -381,7 +381,7 @@ def _act_fields(attrs):
 
 # one core, measured: products by definition and between transforms; transforms of the weights of
 # one channel and filter, and of one tile and channel or filter
-DIRECT_FLOPS_PER_US, PRODUCT_FLOPS_PER_US = 85_000.0, 85_000.0
+DIRECT_FLOPS_PER_US, MATMUL_FLOPS_PER_US = 85_000.0, 85_000.0
 WEIGHT_US, TILE_US = 0.0060, 0.0040
 
 
@@ -398,7 +398,7 @@ def suits_winograd(ins, outs, attrs) -> bool:
     tiles = n * prod(-(-size // 4) for size in out)
     pairs = channels * filters
     direct = 2 * 9 * n * prod(out) * pairs / DIRECT_FLOPS_PER_US
-    products = 2 * 36 * tiles * pairs / PRODUCT_FLOPS_PER_US
+    products = 2 * 36 * tiles * pairs / MATMUL_FLOPS_PER_US
     return products + pairs * WEIGHT_US + tiles * (channels + filters) * TILE_US < direct
 
 
@@ -412,7 +412,9 @@ def _winograd(ins, outs, attrs):
     g = conv.geometry("_conv", *(attrs[k] for k in _GEOMETRY))
     us = cost(*ins, *outs) + 2 * prod(y.shape) * x.shape[1] * 3 / FLOPS_PER_US
     return Native(
-        "plk_winograd_run", ("plk_winograd", _blocked_fields(g, x, y, attrs) | {"pad": g.pad}), us
+        "plk_winograd_blocked_run",
+        ("plk_winograd_blocked", _blocked_fields(g, x, y, attrs) | {"pad": g.pad}),
+        us,
     )
 
 
@@ -420,7 +422,7 @@ def _winograd(ins, outs, attrs):
 def reorder_entry(op, ins, outs, attrs):
     x, y = ins[0], outs[0]
     steps = strides(x.shape, x.layout, y.layout)
-    own = steps and copy_native("plk_copy_run", Move(*steps), y, (x, y))
+    own = steps and copy_native("plk_copy_run", StridedCopy(*steps), y, (x, y))
     if own and len(collapse(*steps)[0]) < 2 or not _usable(ins):
         return own
     tags = [t.layout.encode() for t in (x, y)]

@@ -1,11 +1,11 @@
-/* Gradients of convolutions' weights: shares of the batch side by side, each by a oneDNN primitive for one thread, and
- * their sum. Shares depend on the shapes alone, so the sum is the same on any number of threads. */
+/* Gradients of convolutions' weights: the sum over shares of the batch, each computed by a oneDNN primitive for one
+ * thread. Shares depend on the shapes alone, so the sum is the same on any number of threads. */
 #include "onednn.h"
 #include "parts.h"
-#include "generated/kernels.h"
+
 #include <stdlib.h>
 
-/* parts: what all shares but the first give. */
+/* parts: the results of all shares but the first. */
 typedef struct { const plk_dnn_weight *p; void *const *bufs; float *parts; int failed; } job;
 
 static void share_piece(void *arg, int64_t i)
@@ -40,7 +40,7 @@ PLK_KERNEL(plk_dnn_weight_run)
     (void)scalars;
     if (bytes && !j.parts)
         return pl_fail(PL_ENOMEM, "out of memory for the shares of a gradient");
-    pl_team_run(pl_threads(p->shares * p->per * (p->x_size + p->y_size)), p->shares, share_piece, &j);
+    pl_thread_pool_run(pl_threads(p->shares * p->per * (p->x_size + p->y_size)), p->shares, share_piece, &j);
     if (bytes && !j.failed)
         plk_run_parts(p->shares * p->w_size, p->w_size, 64, add_part, &j);
     free(j.parts);

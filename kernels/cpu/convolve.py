@@ -38,20 +38,20 @@ def own_convolution(fields: dict, us: float, onednn: bool) -> Native | None:
             "pad_h": two["pad"][0],
             "pad_w": two["pad"][1],
         }
-        return Native("plk_conv3x3_run", ("plk_conv3x3", {**common, **sizes}), us)
+        return Native("plk_winograd_nchw_run", ("plk_winograd_nchw", {**common, **sizes}), us)
     # oneDNN splits sums over the batch by the number of threads
     weight = fields["kind"] == lib.PLK_CONV_WEIGHT
     few = fields["channels"] < FEW_CHANNELS
-    product = (prod(two["kernel"]), prod(two["stride"]), *two["pad"]) == (1, 1, 0, 0)
+    is_matmul = (prod(two["kernel"]), prod(two["stride"]), *two["pad"]) == (1, 1, 0, 0)
     if (
         onednn
         and not weight
-        and (few or product)
+        and (few or is_matmul)
         or fields["channels"] * prod(two["space"]) > MAX_IMAGE
     ):
         return None
     two["size"] = two.pop("space")
-    return Native("plk_conv_tiles_run", ("plk_conv_tiles", {**common, **two}), us)
+    return Native("plk_conv_nchw_run", ("plk_conv_nchw", {**common, **two}), us)
 
 
 def _suits_winograd(common, *, space, kernel, out, stride, dilate, pad) -> bool:

@@ -1,8 +1,8 @@
-/* Strided copies. Dimensions come collapsed. Where input and output are contiguous along different axes (a transpose)
- * the copy goes through square tiles, so that both sides use whole cache lines. */
+/* Strided copies, of collapsed dimensions. If input and output are contiguous along different axes (a transpose), the
+ * copy goes through square tiles, so that both sides use whole cache lines. */
 #include "copy.h"
 #include "cast.h"
-#include "generated/kernels.h"
+#include "dtype.h"
 #include "parts.h"
 
 enum { TILE = 16, SQUARE = 32 };
@@ -52,11 +52,11 @@ static void transpose_rest(uint32_t *y, int64_t out_row, const uint32_t *x, int6
                 y[i * out_row + j] = x[j * in_row + i];
 }
 
-/* A SQUARE x SQUARE piece of 4-byte elements through a buffer: rows a power of two apart share few sets of a cache, so
- * each line is used up at once on both sides. */
+/* A SQUARE x SQUARE piece of 4-byte elements through a buffer: rows at a distance of a power of two share few cache
+ * sets, so all elements of a line are used before it is evicted. */
 static void transpose_square(uint32_t *y, int64_t out_row, const uint32_t *x, int64_t in_row)
 {
-    uint32_t room[SQUARE][SQUARE];
+    uint32_t scratch[SQUARE][SQUARE];
     for (int j = 0; j < SQUARE; j += 4)
         for (int i = 0; i < SQUARE; i += 4) {
             const uint32_t *from = x + j * in_row + i;
@@ -64,13 +64,13 @@ static void transpose_square(uint32_t *y, int64_t out_row, const uint32_t *x, in
             four c = *(const four *)(from + 2 * in_row), d = *(const four *)(from + 3 * in_row);
             four ac = __builtin_shuffle(a, c, (four){0, 4, 1, 5}), bd = __builtin_shuffle(b, d, (four){0, 4, 1, 5});
             four ca = __builtin_shuffle(a, c, (four){2, 6, 3, 7}), db = __builtin_shuffle(b, d, (four){2, 6, 3, 7});
-            *(four *)&room[i][j] = __builtin_shuffle(ac, bd, (four){0, 4, 1, 5});
-            *(four *)&room[i + 1][j] = __builtin_shuffle(ac, bd, (four){2, 6, 3, 7});
-            *(four *)&room[i + 2][j] = __builtin_shuffle(ca, db, (four){0, 4, 1, 5});
-            *(four *)&room[i + 3][j] = __builtin_shuffle(ca, db, (four){2, 6, 3, 7});
+            *(four *)&scratch[i][j] = __builtin_shuffle(ac, bd, (four){0, 4, 1, 5});
+            *(four *)&scratch[i + 1][j] = __builtin_shuffle(ac, bd, (four){2, 6, 3, 7});
+            *(four *)&scratch[i + 2][j] = __builtin_shuffle(ca, db, (four){0, 4, 1, 5});
+            *(four *)&scratch[i + 3][j] = __builtin_shuffle(ca, db, (four){2, 6, 3, 7});
         }
     for (int i = 0; i < SQUARE; i++)
-        memcpy(y + i * out_row, room[i], sizeof room[i]);
+        memcpy(y + i * out_row, scratch[i], sizeof scratch[i]);
 }
 
 /* out (n, m) with rows out_row apart = the transpose of in (m, n) with rows in_row apart */
@@ -94,15 +94,15 @@ static void transpose_run(char *out, int64_t out_row, const char *in, int64_t in
     }
 }
 
-typedef struct { const plk_copy *p; const char *in; char *out; int cross, split, n_pieces; int64_t runs; } shared_copy;
+typedef struct { const plk_copy *p; const char *in; char *out; int cross, split; int64_t runs; } shared_copy;
 
-static void copy_piece(void *arg, int64_t piece)
+/* Runs [begin, end), or rows [begin, end) of all runs. */
+static void copy_part(void *arg, int64_t begin, int64_t end)
 {
     const shared_copy *s = arg;
     const plk_copy *p = s->p;
     int last = p->ndim - 1, cross = s->cross;
-    int64_t size = p->size, begin, end, row = 0, row_end = cross >= 0 ? p->shape[cross] : 0;
-    plk_share(s->split ? row_end : s->runs, s->split ? TILE : 1, (int)piece, s->n_pieces, &begin, &end);
+    int64_t size = p->size, row = 0, row_end = cross >= 0 ? p->shape[cross] : 0;
     if (s->split) {
         row = begin;
         row_end = end;
@@ -123,7 +123,7 @@ static void copy_piece(void *arg, int64_t piece)
         else
             copy_run(s->out + y * size, p->out_strides[last], s->in + x * size, p->in_strides[last], p->shape[last],
                      p->size);
-        for (int d = last - 1; d >= 0; d--) {           /* the next run: the last of these counts first */
+        for (int d = last - 1; d >= 0; d--) {           /* the next run: the last dimension moves first */
             if (d == cross)
                 continue;
             x += p->in_strides[d];
@@ -153,12 +153,12 @@ static void copy(const plk_copy *p, const char *in, char *out)
                 cross = d;
     int64_t runs = p->n / p->shape[last] / (cross >= 0 ? p->shape[cross] : 1);
     int n_threads = pl_threads(p->n / 2);
-    int split = n_threads > 1 && runs < n_threads && cross >= 0;       /* one big matrix: threads take its rows */
-    shared_copy s = {p, in, out, cross, split, plk_pieces(n_threads, p->n / 2), runs};
-    pl_team_run(n_threads, s.n_pieces, copy_piece, &s);
+    int split = n_threads > 1 && runs < n_threads && cross >= 0;       /* one big matrix: threads share its rows */
+    shared_copy s = {p, in, out, cross, split, runs};
+    plk_run_parts(p->n / 2, split ? p->shape[cross] : runs, split ? TILE : 1, copy_part, &s);
 }
 
-/* Copies what is to be copied, with the call's number added to one of the offsets. */
+/* Copies, with the scalar of the call added to one of the offsets. */
 static int place(const plk_copy *p, const double *scalars, const char *in, char *out)
 {
     if (!p->n)
@@ -185,14 +185,14 @@ PLK_KERNEL(plk_copy_run)
     return place(p, scalars, bufs[0], bufs[1]);
 }
 
-/* bufs: x, an array that only tells a shape, y */
+/* bufs: x, an array whose contents are not read, y */
 PLK_KERNEL(plk_copy_like)
 {
     void *ends[2] = {bufs[0], bufs[2]};
     return plk_copy_run(params, ends, scalars);
 }
 
-/* bufs: x, y: zeros but where the copy goes */
+/* bufs: x, y: zeros where nothing is copied */
 PLK_KERNEL(plk_copy_into_zeros)
 {
     const plk_copy *p = params;
@@ -200,7 +200,7 @@ PLK_KERNEL(plk_copy_into_zeros)
     return place(p, scalars, bufs[0], bufs[1]);
 }
 
-/* bufs: base, x, y: base but where the copy of x goes */
+/* bufs: base, x, y: base where nothing is copied */
 PLK_KERNEL(plk_copy_into_base)
 {
     const plk_copy *p = params;
@@ -209,8 +209,8 @@ PLK_KERNEL(plk_copy_into_base)
     return place(p, scalars, bufs[1], bufs[2]);
 }
 
-/* bufs: base, y: base with a number where the copy goes.  scalars: the number */
-PLK_KERNEL(plk_number_into_base)
+/* bufs: base, y: base where nothing is copied.  scalars: the value that is copied */
+PLK_KERNEL(plk_scalar_into_base)
 {
     const plk_copy *p = params;
     double value = scalars[0];
@@ -224,20 +224,18 @@ PLK_KERNEL(plk_number_into_base)
     return PL_OK;
 }
 
-typedef struct { const plk_join *p; char *whole, *const *parts; int split, n_pieces; } shared_join;
+typedef struct { const plk_join *p; char *whole, *const *parts; int split; } shared_join;
 
-static void join_piece(void *arg, int64_t piece)
+static void join_part(void *arg, int64_t begin, int64_t end)
 {
     const shared_join *s = arg;
     const plk_join *p = s->p;
-    int64_t begin, end;
-    plk_share(p->outer, 1, (int)piece, s->n_pieces, &begin, &end);
     for (int64_t o = begin; o < end; o++) {
         char *at = s->whole + o * p->total;
         for (int k = 0; k < p->n_parts; k++) {
             char *part = s->parts[k] + o * p->bytes[k];
             if (part == at)
-                ;                         /* made in its place, where a branch beside this one may read it */
+                ;                         /* already in place, where a concurrent branch may read it */
             else if (s->split)
                 memcpy(part, at, (size_t)p->bytes[k]);
             else
@@ -249,9 +247,7 @@ static void join_piece(void *arg, int64_t piece)
 
 static void join(const plk_join *p, char *whole, char *const *parts, int split)
 {
-    int n_threads = pl_threads(p->outer * p->total / 8);
-    shared_join s = {p, whole, parts, split, plk_pieces(n_threads, p->outer * p->total / 8)};
-    pl_team_run(n_threads, s.n_pieces, join_piece, &s);
+    plk_run_parts(p->outer * p->total / 8, p->outer, 1, join_part, &(shared_join){p, whole, parts, split});
 }
 
 /* bufs: parts, whole */
@@ -271,13 +267,12 @@ PLK_KERNEL(plk_join_split)
     return PL_OK;
 }
 
-typedef struct { char *y; int64_t n; int size, even, n_pieces; } shared_fill;
+/* even: all bytes of a value are equal. */
+typedef struct { char *y; int size, even; } shared_fill;
 
-static void fill_piece(void *arg, int64_t piece)
+static void fill_part(void *arg, int64_t begin, int64_t end)
 {
     const shared_fill *s = arg;
-    int64_t begin, end;
-    plk_share(s->n - 1, 64, (int)piece, s->n_pieces, &begin, &end);
     char *to = s->y + (begin + 1) * s->size;
     if (s->even)
         memset(to, s->y[0], (size_t)((end - begin) * s->size));
@@ -285,7 +280,7 @@ static void fill_piece(void *arg, int64_t piece)
         copy_run(to, 1, s->y, 0, end - begin, s->size);
 }
 
-/* bufs: y.  scalars: the value, where params says so */
+/* bufs: y.  scalars: the value, if dynamic */
 PLK_KERNEL(plk_fill_run)
 {
     const plk_fill *p = params;
@@ -297,8 +292,7 @@ PLK_KERNEL(plk_fill_run)
     if (p->n == 0)
         return PL_OK;
     plk_cast_run(&one, ends, NULL);
-    int n_threads = pl_threads(p->n / 2), even = memcmp(y, y + 1, size - 1) == 0;    /* of equal bytes, as 0 */
-    shared_fill s = {y, p->n, (int)size, even, plk_pieces(n_threads, p->n / 2)};
-    pl_team_run(n_threads, s.n_pieces, fill_piece, &s);
+    shared_fill s = {y, (int)size, memcmp(y, y + 1, size - 1) == 0};
+    plk_run_parts(p->n / 2, p->n - 1, 64, fill_part, &s);
     return PL_OK;
 }

@@ -5,22 +5,22 @@ from __future__ import annotations
 from math import prod
 
 from ...engine import lib
-from ..moves import (
-    FIRST,
-    IN,
-    LIKE,
-    MOVES,
-    NEW,
-    OUT,
-    ZEROS,
-    Move,
-    contiguous,
-    move,
-    strided_slice,
-)
 from ..native import Native
 from ..record import Type
 from ..shapes import one_axis
+from ..strided_copies import (
+    FIRST,
+    IN,
+    LIKE,
+    NEW,
+    OUT,
+    STRIDED_COPIES,
+    ZEROS,
+    StridedCopy,
+    contiguous,
+    strided_copy,
+    strided_slice,
+)
 from ..traits import Constant
 from .layout import ITEM_BYTES, MAX_DIMS, code, collapse, cost
 from .table import native
@@ -30,7 +30,7 @@ FUNCTIONS = {NEW: "plk_copy_run", ZEROS: "plk_copy_into_zeros", FIRST: "plk_copy
 PLACED = {"": lib.PLK_PLACED_FIRMLY, IN: lib.PLK_PLACED_IN, OUT: lib.PLK_PLACED_OUT}
 
 
-def copy_native(function: str, found: Move, y: Type, types) -> Native | None:
+def copy_native(function: str, found: StridedCopy, y: Type, types) -> Native | None:
     """The kernel of a copy into y; types: of the arrays that memory moves for it."""
     dims, (a, b) = collapse(found.shape, found.in_strides, found.out_strides)
     if len(dims) > MAX_DIMS:
@@ -55,9 +55,9 @@ def copy_native(function: str, found: Move, y: Type, types) -> Native | None:
     return Native(function, ("plk_copy", fields), cost(*types, steps=steps))
 
 
-@native(*MOVES)
+@native(*STRIDED_COPIES)
 def move_entry(op, ins, outs, attrs):
-    found = move(op, ins, outs, attrs)
+    found = strided_copy(op, ins, outs, attrs)
     if found is None:
         return None
     y = outs[0]
@@ -69,7 +69,7 @@ def move_entry(op, ins, outs, attrs):
 def loss_entry(op, ins, outs, attrs):
     """Losses that only have a gradient: their input."""
     x = ins[0]
-    found = Move(x.shape, contiguous(x.shape), contiguous(x.shape))
+    found = StridedCopy(x.shape, contiguous(x.shape), contiguous(x.shape))
     return copy_native("plk_copy_run" if len(ins) == 1 else "plk_copy_like", found, x, (x, x))
 
 
@@ -79,8 +79,8 @@ def slice_assign_scalar_entry(op, ins, outs, attrs):
     shape, strides, offset = strided_slice(
         op.name, y, {k: attrs[k] for k in ("begin", "end", "step")}
     )
-    found = Move(shape, [0] * len(shape), strides, 0, offset, FIRST)
-    return copy_native("plk_number_into_base", found, y, (y, y))
+    found = StridedCopy(shape, [0] * len(shape), strides, 0, offset, FIRST)
+    return copy_native("plk_scalar_into_base", found, y, (y, y))
 
 
 def _join(function, parts, whole, axis, types):

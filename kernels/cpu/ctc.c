@@ -1,18 +1,20 @@
-/* CTC in the domain of logarithms, in double. The states of an example are blank, label 1, blank, label 2, ...,
+/* CTC with logarithms of probabilities, in double. The states of an example are blank, label 1, blank, label 2, ...,
  * blank. */
-#include "simd.h"
 #include "ctc.h"
+#include "engine/core/scratch.h"
 #include "index.h"
+#include "parts.h"
+#include "simd.h"
 #include "vecmath.h"
 
 enum { LANES = 16 };
-static const double NEVER = -1e30;               /* log of an impossible event; differences stay finite */
+static const double NEVER = -1e30;               /* log of probability 0; differences stay finite */
 
 /* One example. */
 typedef struct {
     const plk_ctc *p;
     const float *x;                              /* of step t: x[t * stride] on */
-    int64_t stride, steps, n_states;             /* steps before the end; states that count */
+    int64_t stride, steps, n_states;             /* steps and states of this example */
     int64_t *state;                              /* the class of each */
     int8_t *skip;                                /* may a state follow the one two before? */
     double *norm;                                /* of each step: log of the sum of exponentials */
@@ -56,19 +58,19 @@ static double log_sum(double a, double b, double c)
     return a + b + c == a + b + c ? top + log(sum) : NAN;
 }
 
-/* A length as it is given, which may be anything: -1 below 0. */
+/* A length from the user, which may have any value; -1 if negative. */
 static int64_t limited(int64_t n, int64_t most)
 {
     return n < 0 ? -1 : n < most ? n : most;
 }
 
-/* bufs: x, labels, lengths.  room: of example_bytes() */
-static void example_begin(example *e, const plk_ctc *p, void *const *bufs, int64_t n, void *room)
+/* bufs: x, labels, lengths.  scratch: of example_bytes() */
+static void example_begin(example *e, const plk_ctc *p, void *const *bufs, int64_t n, void *scratch)
 {
     int64_t most = 2 * p->length + 1, count = 0, blank = p->blank_is_last ? p->classes - 1 : 0;
     int64_t padding = p->blank_is_last ? -1 : 0, at = n * p->length;
     void *const *lengths = bufs + 2;
-    double *numbers = room;
+    double *numbers = scratch;
     *e = (example){
         .p = p, .x = (const float *)bufs[0] + n * p->classes, .stride = p->batch * p->classes, .steps = p->steps};
     e->norm = numbers;
@@ -125,7 +127,7 @@ static double forward(example *e)
     double top = NEVER, sum = 0;
     for (int64_t s = n > 2 ? n - 2 : 0; s < n && e->steps > 0; s++)
         top = last[s] > top || last[s] != last[s] ? last[s] : top;
-    for (int64_t s = 0; s < all; s++) {          /* where nothing is possible, all states are alike */
+    for (int64_t s = 0; s < all; s++) {          /* if no path is possible, all states are equal */
         double v = e->steps > 0 && s < n && s >= n - 2 ? last[s] : NEVER;
         sum += exp(v - top);
     }
@@ -140,23 +142,23 @@ static batch batch_of(const plk_ctc *p, void *const *bufs)
     return (batch){p, bufs, bufs[2 + (p->steps_dtype >= 0) + (p->count_dtype >= 0)], 0};
 }
 
-/* Room for an example, or NULL. */
-static void *room_for(batch *b)
+/* Scratch for an example, or NULL. */
+static void *scratch_for(batch *b)
 {
-    void *room = pl_scratch(example_bytes(b->p));
-    if (!room)
+    void *scratch = pl_scratch(example_bytes(b->p));
+    if (!scratch)
         __atomic_store_n(&b->failed, 1, __ATOMIC_RELAXED);
-    return room;
+    return scratch;
 }
 
 static void forward_piece(void *arg, int64_t i)
 {
     batch *b = arg;
     example e;
-    void *room = room_for(b);
-    if (!room)
+    void *scratch = scratch_for(b);
+    if (!scratch)
         return;
-    example_begin(&e, b->p, b->bufs, i, room);
+    example_begin(&e, b->p, b->bufs, i, scratch);
     b->out[i] = (float)-forward(&e);
 }
 
@@ -166,15 +168,15 @@ PLK_KERNEL(plk_ctc_run)
     const plk_ctc *p = params;
     batch b = batch_of(p, bufs);
     (void)scalars;
-    pl_team_run(pl_threads(p->steps * p->batch * (p->classes + 20 * p->length)), p->batch, forward_piece, &b);
+    pl_thread_pool_run(pl_threads(p->steps * p->batch * (p->classes + 20 * p->length)), p->batch, forward_piece, &b);
     return b.failed ? pl_fail(PL_ENOMEM, "out of memory for CTC") : PL_OK;
 }
 
-static void gradient(example *e, float *dx, double *room)
+static void gradient(example *e, float *dx, double *scratch)
 {
     const plk_ctc *p = e->p;
     int64_t n = e->n_states;
-    double total = forward(e), *b = room, *next = room + n, *posterior = room + 2 * n;
+    double total = forward(e), *b = scratch, *next = scratch + n, *posterior = scratch + 2 * n;
     for (int64_t t = p->steps - 1; t >= e->steps && t >= 0; t--)
         memset(dx + t * e->stride, 0, (size_t)p->classes * sizeof *dx);
     for (int64_t t = e->steps - 1; t >= 0; t--) {
@@ -206,7 +208,7 @@ static void backward_piece(void *arg, int64_t i)
     batch *b = arg;
     const plk_ctc *p = b->p;
     example e;
-    double *rows = room_for(b);
+    double *rows = scratch_for(b);
     if (!rows)
         return;
     double *own = rows + 2 * (2 * p->length + 1) + p->classes;            /* b, next, posterior; then the example's */
@@ -220,6 +222,6 @@ PLK_KERNEL(plk_ctc_backward)
     const plk_ctc *p = params;
     batch b = batch_of(p, bufs);
     (void)scalars;
-    pl_team_run(pl_threads(p->steps * p->batch * (p->classes + 40 * p->length)), p->batch, backward_piece, &b);
+    pl_thread_pool_run(pl_threads(p->steps * p->batch * (p->classes + 40 * p->length)), p->batch, backward_piece, &b);
     return b.failed ? pl_fail(PL_ENOMEM, "out of memory for CTC") : PL_OK;
 }

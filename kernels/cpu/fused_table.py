@@ -115,7 +115,7 @@ def _rows(group: Group, ins, outs) -> Native | None:
         "out_step": [n if prod(t.shape) == size else 1 for t in outs],
     }
     us = cost(*ins, *outs, steps=size * (weight + len(outs)) / 8 + 20 * n_rows)
-    return Native("plk_rows_run", ("plk_rows", fields), us)
+    return Native("plk_row_reduction_run", ("plk_row_reduction", fields), us)
 
 
 def jit_function(group: Group, dtypes: Sequence[str]) -> int:

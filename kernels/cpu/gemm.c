@@ -1,33 +1,35 @@
-/* The kernels of dot, batch_dot, linalg_gemm2 and FullyConnected, and what each thread packs operands into. */
+/* The kernels of dot, batch_dot, linalg_gemm2 and FullyConnected, and the memory in which threads pack operands. */
+#include "gemm.h"
+#include "engine/core/scratch.h"
+#include "parts.h"
+
 #include <pthread.h>
 #include <stdlib.h>
-#include "gemm.h"
-#include "generated/kernels.h"
 
 enum { MULTIPLIES_PER_STEP = 32 };     /* a step of pl_threads is worth about as many multiplications */
 
-typedef struct { size_t bytes; char data[] __attribute__((aligned(64))); } room;
+typedef struct { size_t bytes; char data[] __attribute__((aligned(64))); } buffer;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void room_free(void *data)
 {
-    room *r = data;
+    buffer *r = data;
     pl_workspace_add(r ? -(int64_t)r->bytes : 0);
     free(r);
 }
 
 static void make_key(void) { pthread_key_create(&key, room_free); }
 
-/* Not pl_scratch: a kernel that uses that may multiply. */
-void *plk_gemm_room(size_t bytes)
+/* Not pl_scratch, because kernels that use it may call a matrix product. */
+void *plk_gemm_scratch(size_t bytes)
 {
     pthread_once(&once, make_key);
-    room *r = pthread_getspecific(key);
+    buffer *r = pthread_getspecific(key);
     if (!r || r->bytes < bytes) {
         room_free(r);
         pthread_setspecific(key, NULL);
-        if (posix_memalign((void **)&r, 64, sizeof(room) + bytes))
+        if (posix_memalign((void **)&r, 64, sizeof(buffer) + bytes))
             return NULL;
         r->bytes = bytes;
         pl_workspace_add((int64_t)bytes);
@@ -41,39 +43,39 @@ int plk_gemm_threads(int64_t m, int64_t n, int64_t k)
     return pl_threads(m * n * k / MULTIPLIES_PER_STEP);
 }
 
-/* Is packing B dearer than adding up, at the end, vectors that run along the depth? Where measured (see speed.md). */
-static int few_rows(const plk_product *p)
+/* Does packing B cost more than summing vectors along the depth at the end? Measured, see speed.md. */
+static int few_rows(const plk_matmul *p)
 {
     if (p->m < 4)
         return p->k > 0;
     return p->a_depth == 1 && p->b_depth == 1 && p->m <= 5 + p->k / 20 && p->m * p->k <= 32768;
 }
 
-/* bufs: as of plk_product_run */
-static int product(const plk_product *p, void *const *bufs)
+/* bufs: as of plk_matmul_run */
+static int matmul(const plk_matmul *p, void *const *bufs)
 {
     if (p->m == 0 || p->n == 0)
         return PL_OK;
-    if (p->n == 1 && p->m > 1 && p->c_row == 1 && p->k > 0 && !bufs[2] && !bufs[6]) {    /* its transpose is one row */
-        plk_product t = *p;    /* what follows the product stays */
+    if (p->n == 1 && p->m > 1 && p->c_row == 1 && p->k > 0 && !bufs[2] && !bufs[6]) {    /* C^T is one row */
+        plk_matmul t = *p;    /* with the same epilogue */
         t.m = 1, t.n = p->m;
         t.a_row = p->k, t.a_depth = p->b_depth, t.b_depth = p->a_depth, t.b_column = p->a_row, t.c_row = p->m;
-        return plk_product_thin(&t, (void *[]){bufs[1], bufs[0], NULL, bufs[3], bufs[4], bufs[5], NULL}, NULL);
+        return plk_matmul_thin(&t, (void *[]){bufs[1], bufs[0], NULL, bufs[3], bufs[4], bufs[5], NULL}, NULL);
     }
-    return few_rows(p) ? plk_product_thin(p, bufs, NULL) : plk_product_run(p, bufs, NULL);
+    return few_rows(p) ? plk_matmul_thin(p, bufs, NULL) : plk_matmul_run(p, bufs, NULL);
 }
 
 int plk_sgemm(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda, const float *b,
               int64_t ldb, float beta, float *c, int64_t ldc, int n_threads)
 {
-    plk_product p = {m, n, k, ta ? 1 : lda, ta ? lda : 1, tb ? 1 : ldb, tb ? ldb : 1, ldc, alpha, beta, PLK_ACT_NONE,
+    plk_matmul p = {m, n, k, ta ? 1 : lda, ta ? lda : 1, tb ? 1 : ldb, tb ? ldb : 1, ldc, alpha, beta, PLK_ACT_NONE,
                      n_threads, PLK_ACT_NONE};
     void *bufs[7] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, NULL, NULL, c, NULL, NULL};
-    return product(&p, bufs);
+    return matmul(&p, bufs);
 }
 
-/* Many products of one shape. */
-typedef struct { const plk_gemm *g; const plk_product *p; void *const *bufs, *const *rest; int status; } batch;
+/* Many matrix products of one shape. */
+typedef struct { const plk_gemm *g; const plk_matmul *p; void *const *bufs, *const *rest; int status; } batch;
 
 static void run_one(void *arg, int64_t i)
 {
@@ -82,12 +84,12 @@ static void run_one(void *arg, int64_t i)
     void *const *rest = b->rest;
     void *ends[7] = {(float *)b->bufs[0] + i * g->a_step, (float *)b->bufs[1] + i * g->b_step, rest[0], rest[1],
                      (float *)rest[2] + i * g->m * g->n, rest[3], rest[4]};
-    int status = product(b->p, ends);
+    int status = matmul(b->p, ends);
     if (status)
         __atomic_store_n(&b->status, status, __ATOMIC_RELAXED);
 }
 
-/* bufs: a, b, bias if any, residual if any, c, what was activated if kept, sums of A if any */
+/* bufs: a, b, bias if any, residual if any, c, input of the activation if kept, sums of A if any */
 PLK_KERNEL(plk_gemm_run)
 {
     const plk_gemm *g = params;
@@ -95,12 +97,12 @@ PLK_KERNEL(plk_gemm_run)
     void *bias = g->bias ? bufs[at++] : NULL, *residual = g->residual ? bufs[at++] : NULL, *c = bufs[at++];
     void *pre = g->keep ? bufs[at++] : NULL, *sums = g->sums ? bufs[at++] : NULL;
     int64_t lda = g->transpose_a ? g->m : g->k, ldb = g->transpose_b ? g->k : g->n;
-    plk_product p = {g->m, g->n, g->k, g->transpose_a ? 1 : lda, g->transpose_a ? lda : 1, g->transpose_b ? 1 : ldb,
+    plk_matmul p = {g->m, g->n, g->k, g->transpose_a ? 1 : lda, g->transpose_a ? lda : 1, g->transpose_b ? 1 : ldb,
                      g->transpose_b ? ldb : 1, g->n, g->alpha, 0, g->act, many ? 1 : n_threads, g->slope};
     (void)scalars;
     if (!many)
-        return product(&p, (void *[]){bufs[0], bufs[1], bias, residual, c, pre, sums});
+        return matmul(&p, (void *[]){bufs[0], bufs[1], bias, residual, c, pre, sums});
     batch b = {g, &p, bufs, (void *[]){bias, residual, c, pre, sums}, PL_OK};
-    pl_team_run(n_threads, g->n_batch, run_one, &b);
+    pl_thread_pool_run(n_threads, g->n_batch, run_one, &b);
     return b.status ? pl_fail(b.status, "out of memory for a matrix product") : PL_OK;
 }

@@ -1,4 +1,5 @@
-/* Products with few rows: B is read where it lies, since packing it would cost more than it brings. */
+/* Matrix products with few rows: B is read in place, since packing it would cost more than it saves. */
+#include "parts.h"
 #include "simd.h"
 #if defined(__AVX__)
 #include <immintrin.h>
@@ -35,7 +36,7 @@ static inline void totals(const vector *v, float *out)
 #endif
 }
 
-/* out[r * WIDE + c] = row r of A . column c of B for n_rows rows and DOTS columns, all of which lie along their
+/* out[r * WIDE + c] = row r of A . column c of B for n_rows rows and DOTS columns, all contiguous along the
  * depth */
 static inline __attribute__((always_inline)) void dots(const int n_rows, const float *a, int64_t a_row, const float *b,
                                                        int64_t b_column, int64_t k, float *out)
@@ -64,7 +65,7 @@ static inline __attribute__((always_inline)) void dots(const int n_rows, const f
     }
 }
 
-/* out[j] = x . (column j of B) for WIDE columns side by side */
+/* out[j] = x . (column j of B) for WIDE adjacent columns */
 static void rows(const float *x, int64_t x_step, const float *b, int64_t b_depth, int64_t k, float *out)
 {
     float acc[WIDE] = {0};
@@ -75,14 +76,14 @@ static void rows(const float *x, int64_t x_step, const float *b, int64_t b_depth
 }
 
 /* out (n_rows x n, WIDE apart) = columns [j, j + n) of a few rows of the product */
-static void strip(const plk_product *p, int64_t n_rows, const float *a, const float *b, int64_t j, int64_t n,
+static void strip(const plk_matmul *p, int64_t n_rows, const float *a, const float *b, int64_t j, int64_t n,
                   float *out)
 {
     int64_t done = 0;
     b += j * p->b_column;
     if (p->b_depth == 1 && p->a_depth == 1)
         for (; n >= DOTS && done < n; done += DOTS) {
-            int64_t i = done < n - DOTS ? done : n - DOTS;    /* the last ones again where they are not a whole group */
+            int64_t i = done < n - DOTS ? done : n - DOTS;    /* an incomplete group repeats its last ones */
             const float *columns = b + i * p->b_column;
             if (n_rows == 3)
                 dots(3, a, p->a_row, columns, p->b_column, p->k, out + i);
@@ -106,13 +107,13 @@ static void strip(const plk_product *p, int64_t n_rows, const float *a, const fl
     }
 }
 
-/* What follows the product, for n columns of one row. */
-static void finish(const plk_product *p, const float *product, int64_t at, int64_t j, int64_t n, const float *bias,
+/* The epilogue for n columns of one row. */
+static void finish(const plk_matmul *p, const float *result, int64_t at, int64_t j, int64_t n, const float *bias,
                    const float *residual, float *c, float *pre)
 {
     float v[WIDE] = {0}, *to = c + at;
     for (int64_t q = 0; q < n; q++)
-        v[q] = p->alpha * product[q] + (p->beta != 0 ? p->beta * to[q] : 0) + (bias ? bias[j + q] : 0);
+        v[q] = p->alpha * result[q] + (p->beta != 0 ? p->beta * to[q] : 0) + (bias ? bias[j + q] : 0);
     if (pre)
         memcpy(pre + at, v, (size_t)n * sizeof *v);
     plk_activate(p->act, v, WIDE);
@@ -122,12 +123,12 @@ static void finish(const plk_product *p, const float *product, int64_t at, int64
         to[q] = v[q] + (residual && !p->slope ? residual[at + q] : 0);
 }
 
-typedef struct { const plk_product *p; void *const *bufs; } thin;
+typedef struct { const plk_matmul *p; void *const *bufs; } thin;
 
 static void run_strip(void *arg, int64_t strip_at)
 {
     const thin *t = arg;
-    const plk_product *p = t->p;
+    const plk_matmul *p = t->p;
     const float *a = t->bufs[0], *b = t->bufs[1], *bias = t->bufs[2], *residual = t->bufs[3];
     float *c = t->bufs[4], *pre = t->bufs[5];
     int64_t n_parts = (p->m + ROWS - 1) / ROWS, j = strip_at * WIDE, n = p->n - j < WIDE ? p->n - j : WIDE, i, end;
@@ -140,14 +141,14 @@ static void run_strip(void *arg, int64_t strip_at)
     }
 }
 
-/* As plk_product_run, for few rows. */
-PLK_KERNEL(plk_product_thin)
+/* As plk_matmul_run, for few rows. */
+PLK_KERNEL(plk_matmul_thin)
 {
-    const plk_product *p = params;
+    const plk_matmul *p = params;
     const float *a = bufs[0];
     float *sums = bufs[6];
     (void)scalars;
-    pl_team_run(p->n_threads, (p->n + WIDE - 1) / WIDE, run_strip, &(thin){p, bufs});
+    pl_thread_pool_run(p->n_threads, (p->n + WIDE - 1) / WIDE, run_strip, &(thin){p, bufs});
     for (int64_t i = 0; i < p->m && sums; i++) {
         sums[i] = 0;
         for (int64_t d = 0; d < p->k; d++)

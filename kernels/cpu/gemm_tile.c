@@ -1,13 +1,14 @@
-/* A float32 matrix product of our own: packed panels and a register tile of ROWS x COLUMNS, after Goto and van de Geijn
- * 2008, with what follows the product (bias, activation, addition) done on each tile while it is in the L1 cache.
+/* The float32 matrix product: packed panels and a register tile of ROWS x COLUMNS, after Goto and van de Geijn 2008.
+ * The epilogue (bias, activation, addition) is applied to each tile while it is in the L1 cache.
  *
- * C is cut into stripes of columns. A thread packs a stripe of B for itself, then takes blocks of rows of that stripe
- * from a common counter: threads never wait for each other, a thread that the machine slows down takes fewer blocks,
- * and packed data stays in the caches of the core that packed it (reading it from another core's costs four times as
- * much).
+ * C is divided into stripes of columns. A thread packs its own copy of a stripe of B, then takes blocks of rows of that
+ * stripe from a common counter: threads never wait for each other, a thread with less processor time takes fewer
+ * blocks, and packed data stays in the caches of the core that packed it (reading it from another core's cache costs
+ * four times as much).
  */
-#include "simd.h"
 #include "act.h"
+#include "parts.h"
+#include "simd.h"
 #include "tile.h"
 
 enum { TASK_ROWS = 96, TASK_TILES = TASK_ROWS / ROWS, MAX_K = 2048, PACKED_B = 1 << 19, MAX_GROUPS = 64, TASKS_LEFT = 4,
@@ -15,10 +16,10 @@ enum { TASK_ROWS = 96, TASK_TILES = TASK_ROWS / ROWS, MAX_K = 2048, PACKED_B = 1
 
 typedef struct { const float *bias, *residual; float *c, *pre, *sums; } ends;
 
-/* What a tile multiplies: rows of A, packed (apart = 0) or where they lie, and columns of B. */
+/* The operands of a tile: rows of A, packed (apart = 0) or in place, and columns of B. */
 typedef struct { const float *a, *b; int64_t apart, b_step; } operands;
 
-static inline void multiply(const plk_product *p, const operands *x, int64_t rows, int64_t depth, float beta,
+static inline void multiply(const plk_matmul *p, const operands *x, int64_t rows, int64_t depth, float beta,
                             const float *bias, float *out, int64_t out_step)
 {
     if (rows <= FEW_ROWS)
@@ -30,8 +31,8 @@ static inline void multiply(const plk_product *p, const operands *x, int64_t row
                                                                bias, out, out_step);
 }
 
-/* One tile of C; the last block of depth also does what follows the product. */
-static inline void finish(const plk_product *p, const ends *e, const operands *x, int64_t depth, int64_t i, int64_t j,
+/* One tile of C; the last block of depth also applies the epilogue. */
+static inline void finish(const plk_matmul *p, const ends *e, const operands *x, int64_t depth, int64_t i, int64_t j,
                           int first, int last)
 {
     int64_t rows = p->m - i < ROWS ? p->m - i : ROWS, columns = p->n - j < COLUMNS ? p->n - j : COLUMNS;
@@ -67,14 +68,14 @@ static inline void finish(const plk_product *p, const ends *e, const operands *x
         memcpy(c + r * p->c_row, v + r * COLUMNS, (size_t)columns * sizeof *v);
 }
 
-/* n cut into equal pieces of whole units: the size of one */
+/* n divided into equal pieces of whole units: the size of one */
 static int64_t piece(int64_t n, int64_t n_pieces, int64_t unit) { return up(up(n, unit), n_pieces) * unit; }
 
-/* The part of the product that is worked on: columns [j, j_end), steps [k, k_end) in blocks of `depth`. */
+/* The current part of the product: columns [j, j_end), steps [k, k_end) in blocks of `depth`. */
 typedef struct { int64_t j, j_end, k, k_end, depth; } stripe;
 
 /* sums[i] += the sum of row i of A over a block of depth */
-static void add_sums(float *sums, const plk_product *p, const float *a, int64_t rows, int64_t depth)
+static void add_sums(float *sums, const plk_matmul *p, const float *a, int64_t rows, int64_t depth)
 {
     float total[TASK_ROWS + ROWS] = {0};
     if (p->a_depth == 1)
@@ -89,13 +90,13 @@ static void add_sums(float *sums, const plk_product *p, const float *a, int64_t 
         sums[i] += total[i];
 }
 
-/* Few tiles of a panel do not bring back what packing it costs, unless its lines fall into one set of the cache. */
+/* With few tiles per panel, packing costs more than it saves, unless its lines are in one cache set. */
 static int in_place(int64_t n_tiles, int64_t step) { return n_tiles <= 2 || (n_tiles <= IN_PLACE && step % 1024 != 0); }
 
-/* Lines of memory that are packed next: some are fetched into the L2 cache beside each tile. */
+/* Cache lines that are packed next: each tile prefetches some of them into the L2 cache. */
 typedef struct { const float *at; int64_t step, n_lines, length, n_each; } ahead;
 
-/* n elements side by side `step` apart, for each of `others`; whichever way they lie side by side. */
+/* n elements at a distance of `step`, for each of `others`; the contiguous axis may be either. */
 static ahead ahead_of(const float *at, int64_t n, int64_t step, int64_t others, int64_t other_step, int64_t n_tiles)
 {
     return step == 1 ? (ahead){at, other_step, others, n, up(others, n_tiles)}
@@ -114,8 +115,8 @@ static inline void fetch(ahead *f)
 /* Rows [i, i_end) of a stripe. */
 typedef struct { int64_t stripe, i, i_end; } task;
 
-/* The A of what comes after a block of depth: the next one, or the first one of the next task. */
-static ahead next_a(const plk_product *p, const stripe *s, const float *a, const task *t, const task *next, int64_t d,
+/* The block of A that is packed next: of the next block of depth, or the first one of the next task. */
+static ahead next_a(const plk_matmul *p, const stripe *s, const float *a, const task *t, const task *next, int64_t d,
                     int64_t n_tiles)
 {
     if (d >= s->k_end) {
@@ -128,8 +129,8 @@ static ahead next_a(const plk_product *p, const stripe *s, const float *a, const
                     p->a_row, n_tiles);
 }
 
-/* A task of a stripe; fresh: its panels of B are yet to be packed. next: the task after this one, or NULL. */
-static void block(const plk_product *p, const ends *e, const stripe *s, const float *a, const float *b, float *packed_b,
+/* A task of a stripe; fresh: its panels of B are not packed yet. next: the task after this one, or NULL. */
+static void block(const plk_matmul *p, const ends *e, const stripe *s, const float *a, const float *b, float *packed_b,
                   float *packed_a, const task *t, const task *next, int fresh)
 {
     int64_t n_rows = t->i_end - t->i, n_tiles = up(n_rows, ROWS), n_panels = up(s->j_end - s->j, COLUMNS), depth;
@@ -140,7 +141,7 @@ static void block(const plk_product *p, const ends *e, const stripe *s, const fl
     if (sums && s->k == 0)
         memset(sums, 0, (size_t)n_rows * sizeof *sums);
     int64_t d = s->k;
-    do {                                          /* once also without depth: what follows the product is there */
+    do {                                          /* once also if the depth is 0: for the epilogue */
         depth = least(s->depth, s->k_end - d);
         const float *from = a + t->i * p->a_row + d * p->a_depth;
         if (n_here < n_rows)
@@ -171,18 +172,18 @@ static void block(const plk_product *p, const ends *e, const stripe *s, const fl
     } while (d < s->k_end);
 }
 
-/* What the threads of one product share. A group of threads takes its tasks from its own counter, then helps others. */
+/* Shared by the threads of one product. A group of threads takes its tasks from its own counter, then helps others. */
 typedef struct {
-    const plk_product *p;
+    const plk_matmul *p;
     void *const *bufs;
     int status;
     int64_t k, k_end, depth, width, n_tiles, n_stripes, groups, next[MAX_GROUPS];
 } work;
 
-static void plan_work(work *w, const plk_product *p, void *const *bufs, int64_t k)
+static void plan_work(work *w, const plk_matmul *p, void *const *bufs, int64_t k)
 {
     int64_t k_end = least(p->k, k + MAX_K), span = k_end > k ? k_end - k : 1, groups = 1;
-    /* threads with one stripe pack all of B each, threads with stripes of their own all of A: the lesser work */
+    /* with one stripe each thread packs all of B, with a stripe each it packs all of A: choose the lesser work */
     while (groups < MAX_GROUPS && groups < p->n_threads && groups * groups * p->m < p->n_threads * p->n)
         groups *= 2;
     int64_t width = least(piece(p->n, groups, COLUMNS), PACKED_B / span / COLUMNS * COLUMNS);
@@ -190,7 +191,7 @@ static void plan_work(work *w, const plk_product *p, void *const *bufs, int64_t 
                 groups, {0}};
 }
 
-/* The next task of a thread; 0, there is none. Tasks get smaller towards the end, so that threads end together. */
+/* The next task of a thread; 0: there is none. Tasks get smaller towards the end, so that threads end together. */
 static int claim(work *w, int64_t thread, int64_t *other, task *t)
 {
     for (; *other < w->groups; ++*other) {
@@ -212,15 +213,15 @@ static int claim(work *w, int64_t thread, int64_t *other, task *t)
     return 0;
 }
 
-/* As one of the threads. */
+/* The work of one thread. */
 static void take_tasks(void *arg, int64_t thread)
 {
     work *w = arg;
-    const plk_product *p = w->p;
+    const plk_matmul *p = w->p;
     const float *a = w->bufs[0], *b = w->bufs[1];
     const ends e = {w->bufs[2], w->bufs[3], w->bufs[4], w->bufs[5], w->bufs[6]};
     int64_t panels = piece(w->width, 1, COLUMNS) * (w->k_end - w->k), packed = -1, other = 0;
-    float *packed_a = plk_gemm_room(sizeof(float) * (size_t)(DEPTH * (TASK_ROWS + ROWS) + panels));
+    float *packed_a = plk_gemm_scratch(sizeof(float) * (size_t)(DEPTH * (TASK_ROWS + ROWS) + panels));
     if (!packed_a) {
         __atomic_store_n(&w->status, PL_ENOMEM, __ATOMIC_RELAXED);
         return;
@@ -236,17 +237,17 @@ static void take_tasks(void *arg, int64_t thread)
     }
 }
 
-/* params: plk_product.  bufs: a, b, bias, residual, c, pre, sums; all but a, b, c may be NULL */
-PLK_KERNEL(plk_product_run)
+/* params: plk_matmul.  bufs: a, b, bias, residual, c, pre, sums; all but a, b, c may be NULL */
+PLK_KERNEL(plk_matmul_run)
 {
-    const plk_product *p = params;
+    const plk_matmul *p = params;
     int64_t k = 0;
     (void)scalars;
     do {
         work w;
         plan_work(&w, p, bufs, k);
         int n_threads = (int)least(p->n_threads, up(w.n_tiles, LEAST_TILES) * w.n_stripes);
-        pl_team_run(n_threads, n_threads, take_tasks, &w);
+        pl_thread_pool_run(n_threads, n_threads, take_tasks, &w);
         if (w.status)
             return pl_fail(w.status, "out of memory for a matrix product");
         k = w.k_end;

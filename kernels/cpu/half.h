@@ -31,8 +31,8 @@ PLK_INLINE uint16_t float_to_brain(float x)
     return (uint16_t)(x != x ? (b >> 16 | 0x40u) : r);
 }
 
-/* A float32 as the 16-bit type would hold it: computed as float32, for loops that go by way of uint16_t are five times
- * as slow. A sum with 2^13 times x's power of two rounds x to 10 bits after the first, and a denormal to 2^-24. */
+/* A float32 rounded to the 16-bit type. Computed in float32, because loops through uint16_t are five times as slow.
+ * Adding 2^13 times x's power of two rounds x to 10 bits after the first, and a denormal to 2^-24. */
 PLK_INLINE float plk_as_float16_f32(float x)
 {
     int32_t b = plk_bits(x), power = b & 0x7f800000;

@@ -1,8 +1,8 @@
-/* Images into tensors: the channels of each image apart, and each channel normalised. */
+/* Images into tensors: channels first, and each channel normalised. */
 #include "image.h"
 #include "parts.h"
 
-/* A parameter of fixed value lets the compiler unroll the usual numbers of channels. */
+/* A constant number of channels lets the compiler unroll the loop. */
 static inline void spread_bytes(const uint8_t *x, float *y, int64_t n_pixels, int64_t n_channels)
 {
     const float unit = (float)(1.0 / 255.0);

@@ -1,10 +1,10 @@
 /* Selection by indices. */
-#include <math.h>
-
 #include "index.h"
 #include "cast.h"
-#include "generated/kernels.h"
+#include "dtype.h"
 #include "parts.h"
+
+#include <math.h>
 
 int64_t plk_index_at(const void *indices, int dtype, int64_t i)
 {
@@ -18,7 +18,7 @@ int64_t plk_index_at(const void *indices, int dtype, int64_t i)
     }
 }
 
-/* A length; its fraction does not count, and it may be beyond any index. */
+/* A length, truncated; it may be beyond any index. */
 static double length_at(const void *lengths, int dtype, int64_t i)
 {
     switch (dtype) {
@@ -40,15 +40,12 @@ static inline int64_t bounded(const plk_take *p, const void *indices, int64_t i)
 
 int64_t plk_take_place(const plk_take *p, const void *indices, int64_t i) { return bounded(p, indices, i); }
 
-typedef struct { const plk_take *p; void *const *bufs; int64_t rows; int n_pieces; } shared_take;
-
-static void take_piece(void *arg, int64_t piece)
+static void take_part(void *arg, int64_t begin, int64_t end)
 {
-    const shared_take *s = arg;
-    const plk_take *p = s->p;
-    void *const *bufs = s->bufs;
-    int64_t row_bytes = p->inner * p->size, begin, end;
-    plk_share(s->rows, 1, (int)piece, s->n_pieces, &begin, &end);
+    const plk_call *call = arg;
+    const plk_take *p = call->params;
+    void *const *bufs = call->bufs;
+    int64_t row_bytes = p->inner * p->size;
     for (int64_t r = begin; r < end; r++) {
         int64_t from = r / p->n_indices * p->n + bounded(p, bufs[1], r % p->n_indices);
         const char *x = (const char *)bufs[0] + from * row_bytes;
@@ -65,10 +62,7 @@ PLK_KERNEL(plk_take_run)
 {
     const plk_take *p = params;
     int64_t row_bytes = p->inner * p->size, rows = p->outer * p->n_indices;
-    int n_threads = pl_threads(rows * row_bytes / 8);
-    (void)scalars;
-    shared_take s = {p, bufs, rows, plk_pieces(n_threads, rows * row_bytes / 8)};
-    pl_team_run(n_threads, s.n_pieces, take_piece, &s);
+    plk_run_parts(rows * row_bytes / 8, rows, 1, take_part, &(plk_call){params, bufs, scalars});
     return PL_OK;
 }
 
@@ -115,7 +109,7 @@ PLK_KERNEL(plk_pick_backward)
     return PL_OK;
 }
 
-/* Index i as a place in [0, n), or -1; a negative one counts from the end. */
+/* Index i as a position in [0, n), or -1; a negative one counts from the end. */
 static inline int64_t wrapped(const plk_take *p, const void *indices, int64_t i)
 {
     int64_t k = plk_index_at(indices, p->index_dtype, i);
@@ -216,7 +210,7 @@ static void reverse_rows(void *arg, int64_t begin, int64_t end)
     }
 }
 
-/* bufs: x, lengths if given, y: the steps of each sequence the other way round */
+/* bufs: x, lengths if given, y: the steps of each sequence reversed */
 PLK_KERNEL(plk_sequence_reverse_run)
 {
     const plk_sequence_mask *p = params;

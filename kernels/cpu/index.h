@@ -4,8 +4,8 @@
 #define PLK_INDEX_H
 #include "kernel.h"
 /* cffi reads from here on: */
-/* take: a (outer, n, inner) at n_indices places -> (outer, n_indices, inner).
- * pick: a (outer, n, inner) at outer * inner places -> (outer, inner). */
+/* take: a (outer, n, inner), n_indices indices -> (outer, n_indices, inner).
+ * pick: a (outer, n, inner), outer * inner indices -> (outer, inner). */
 typedef struct {
     int64_t outer, n, n_indices, inner;
     int32_t size, index_dtype, wrap;       /* size: bytes of an element; wrap: 1 modulo n, 0 clipped */
@@ -19,5 +19,5 @@ typedef struct {
 } plk_sequence_mask;
 /* cffi stops reading here */
 int64_t plk_take_place(const plk_take *p, const void *indices, int64_t i);   /* index i, inside [0, n) */
-int64_t plk_index_at(const void *indices, int dtype, int64_t i);             /* index i as it is given */
+int64_t plk_index_at(const void *indices, int dtype, int64_t i);             /* index i as given */
 #endif

@@ -1,5 +1,5 @@
-/* Which instruction set the kernels run with: found at load, lowered by tests. */
-#include "kernel.h"
+/* The instruction set that the kernels run with: detected at load, lowered by tests. */
+#include "isa.h"
 
 static int level, limit = PLK_ISA_COUNT - 1;
 
@@ -10,7 +10,7 @@ static int found(void)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         return PLK_AVX512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))    /* F16C came before both */
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))    /* these processors have F16C */
         return PLK_AVX2;
 #endif
     return PLK_BASELINE;

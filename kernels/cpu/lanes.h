@@ -24,8 +24,8 @@ PLK_INLINE vec vec_load(const float *x) { return *(const vec *)x; }
 PLK_INLINE void vec_store(float *x, vec v) { *(vec *)x = v; }
 PLK_INLINE vec vec_all(float x) { return x - (vec){0}; }
 
-/* rows, to: one pointer for each row of a and of c; element k of a row lies at k * step, or at
- * offsets[k] if given.  b: v vectors for each k, b_step floats apart.  add: onto what c holds. */
+/* rows, to: one pointer for each row of a and of c; element k of a row is at k * step, or at
+ * offsets[k] if given.  b: v vectors for each k, b_step floats apart.  add: to the contents of c. */
 PLK_INLINE void tile(const int v, int64_t depth, const float *const *rows, int64_t step, const int32_t *offsets,
                      const float *b, int64_t b_step, float *const *to, int add)
 {
@@ -106,7 +106,7 @@ PLK_INLINE void to_lanes(const float *from, int64_t lane_step, int64_t n_lanes, 
             to[j * to_step + l] = l < n_lanes ? from[l * lane_step + j] : 0;
 }
 
-/* The other way: to[lane * lane_step + j] <- from[j * from_step + lane] + shift, n_lanes of them. */
+/* The inverse: to[lane * lane_step + j] <- from[j * from_step + lane] + shift, n_lanes of them. */
 PLK_INLINE void from_lanes(const float *from, int64_t from_step, int64_t n_columns, vec shift, float *to,
                            int64_t lane_step, int64_t n_lanes)
 {

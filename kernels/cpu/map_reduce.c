@@ -1,12 +1,14 @@
 /* A generated loop whose outputs are reduced as they are computed: a block of values stays in the L1 cache between the
- * loop and the reduction. The order of additions depends on shapes alone, never on the number of threads.
+ * loop and the reduction. The order of additions depends only on shapes, never on the number of threads.
  *
- *     rows     the innermost dimension is reduced: runs of a row go to one number
+ *     rows     the innermost dimension is reduced: each run of a row becomes one number
  *     columns  it is kept: rows are added to a tile of numbers
  */
-#include "simd.h"
 #include "blocks.h"
+#include "engine/core/scratch.h"
+#include "parts.h"
 #include "reduce_methods.h"
+#include "simd.h"
 
 enum { CHUNK = 32768, MAX_CHUNKS = 64, LEAST_ROWS = 64 };
 
@@ -19,21 +21,21 @@ typedef struct {
 typedef struct {
     plk_blocks b;
     double acc[PLK_MAX_RESULTS][BLOCK];
-    uint64_t values[PLK_MAX_RESULTS][BLOCK + PAD];   /* what the loop gives, before it is reduced */
+    uint64_t values[PLK_MAX_RESULTS][BLOCK + PAD];   /* the outputs of the loop, before they are reduced */
 } worker;
 
 static int is_f64(const plan *m, int k) { return m->p->map.out_dtype[k] == PLK_F64; }
 
-/* This thread's scratch memory: room for the parts of the caller, and for the caller's own worker. */
+/* This thread's scratch memory: the parts of the caller, and its own worker. */
 static worker *scratch_begin(size_t parts_bytes, double **parts)
 {
     parts_bytes = (parts_bytes + 63) & ~(size_t)63;
-    char *room = pl_scratch(parts_bytes + sizeof(worker));
-    *parts = (double *)(void *)room;
-    return room ? (worker *)(void *)(room + parts_bytes) : NULL;
+    char *scratch = pl_scratch(parts_bytes + sizeof(worker));
+    *parts = (double *)(void *)scratch;
+    return scratch ? (worker *)(void *)(scratch + parts_bytes) : NULL;
 }
 
-/* What the pieces of one reduction share. workers: of each thread, NULL until it comes; the first one is the
+/* Shared by the pieces of one reduction. workers: of each thread, NULL until it joins; the first one is the
  * caller's. */
 typedef struct {
     const plan *m;
@@ -44,10 +46,10 @@ typedef struct {
     int failed;
 } reduction;
 
-/* This thread's worker; NULL: no memory. */
+/* This thread's worker; NULL: out of memory. */
 static worker *worker_of(reduction *r)
 {
-    int place = pl_team_place();
+    int place = pl_thread_pool_index();
     if (r->workers[place])
         return r->workers[place];
     worker *w = place ? pl_scratch(sizeof(worker)) : r->first;
@@ -107,7 +109,7 @@ static void start(worker *w, const plan *m, int64_t width)
             w->acc[k][i] = m->methods[k]->start;
 }
 
-/* Short rows side by side: as many as fit are computed at once. */
+/* Short adjacent rows: as many as fit are computed at once. */
 static void short_rows(worker *w, const plan *m, const plk_job *j, int64_t begin, int64_t end)
 {
     int64_t length = m->p->run, per = BLOCK / length;
@@ -191,9 +193,9 @@ static int run_rows(const plan *m, const plk_job *j, int n_threads)
     if (!r.first)
         return pl_fail(PL_ENOMEM, "out of memory for the parts of a reduction");
     if (side_by_side && n_chunks == 1) {
-        pl_team_run(n_threads, MAX_CHUNKS, short_piece, &r);
+        pl_thread_pool_run(n_threads, MAX_CHUNKS, short_piece, &r);
     } else {
-        pl_team_run(n_threads, units, row_piece, &r);
+        pl_thread_pool_run(n_threads, units, row_piece, &r);
         if (!r.failed)
             merge_rows(&r);
     }
@@ -266,7 +268,7 @@ static int run_columns(const plan *m, const plk_job *j, int n_threads)
     double *parts = r.parts = n_parts ? r.parts : NULL;
     if (!r.first)
         return pl_fail(PL_ENOMEM, "out of memory for the parts of a reduction");
-    pl_team_run(n_threads, outer * tiles * n_chunks, column_piece, &r);
+    pl_thread_pool_run(n_threads, outer * tiles * n_chunks, column_piece, &r);
     for (int k = 0; parts && !r.failed && k < n_out; k++)
         for (int64_t i = 0; m->methods[k] && i < p->n_results; i++) {
             double v = parts[k * p->n_results + i];
@@ -286,7 +288,7 @@ PLK_KERNEL(plk_map_reduce_run)
     plk_apart apart;
     int64_t n_reduced[PLK_MAX_RESULTS];
     if (p->map.n == 0)
-        return pl_fail(PL_EINVAL, "a reduction of nothing has no fused kernel");
+        return pl_fail(PL_EINVAL, "a reduction of no elements has no fused kernel");
     if (job_begin(&j, &p->map, bufs, scalars) != PL_OK)
         return PL_EINVAL;
     for (int k = 0; k < p->map.n_out; k++) {

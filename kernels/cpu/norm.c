@@ -1,7 +1,10 @@
 /* Normalisations of rows in float32; means and variances are taken in two passes and summed in double. */
-#include "simd.h"
 #include "norm.h"
+#include "engine/core/scratch.h"
 #include "parts.h"
+#include "simd.h"
+
+#include <math.h>
 
 enum { LANES = 16 };
 
@@ -63,17 +66,13 @@ static void row_products(const float *g, const float *x, int64_t n, float mean, 
     *along += t;
 }
 
-typedef struct { const plk_row_norm *p; void *const *bufs; int n_pieces; double *sums; } job;
-
-static void forward_piece(void *arg, int64_t piece)
+static void forward_part(void *arg, int64_t begin, int64_t end)
 {
-    const job *j = arg;
-    const plk_row_norm *p = j->p;
-    void *const *bufs = j->bufs;
+    const plk_call *call = arg;
+    const plk_row_norm *p = call->params;
+    void *const *bufs = call->bufs;
     const float *x = bufs[0], *gamma = bufs[1], *beta = bufs[2];
     float *y = bufs[3], *means = bufs[4], *stds = bufs[5];
-    int64_t begin, end;
-    plk_share(p->n_rows, 1, (int)piece, j->n_pieces, &begin, &end);
     for (int64_t r = begin; r < end; r++) {
         const float *from = x + r * p->n;
         float *to = y + r * p->n, mean = (float)(row_sum(from, p->n) / (double)p->n);
@@ -95,14 +94,13 @@ static void forward_piece(void *arg, int64_t piece)
 PLK_KERNEL(plk_row_norm_run)
 {
     const plk_row_norm *p = params;
-    int n_threads = pl_threads(p->n_rows * p->n * 2);
-    (void)scalars;
-    job j = {p, bufs, plk_pieces(n_threads, p->n_rows * p->n * 2), NULL};
-    pl_team_run(n_threads, j.n_pieces, forward_piece, &j);
+    plk_run_parts(p->n_rows * p->n * 2, p->n_rows, 1, forward_part, &(plk_call){params, bufs, scalars});
     return PL_OK;
 }
 
-/* Each piece has sums of its own, and a row. */
+typedef struct { const plk_row_norm *p; void *const *bufs; int n_pieces; double *sums; } job;
+
+/* Each piece has its own sums, and scratch for a row. */
 static void backward_piece(void *arg, int64_t piece)
 {
     const job *j = arg;
@@ -156,7 +154,7 @@ PLK_KERNEL(plk_row_norm_backward)
         return pl_fail(PL_ENOMEM, "out of memory for the sums of a normalisation's gradient");
     memset(sums, 0, (size_t)n_sums * sizeof *sums);
     job j = {p, bufs, n_threads, sums};
-    pl_team_run(n_threads, n_threads, backward_piece, &j);
+    pl_thread_pool_run(n_threads, n_threads, backward_piece, &j);
     for (int64_t i = 0; i < n_params; i++) {
         double a = 0, b = 0;
         for (int t = 0; t < n_threads; t++) {

@@ -1,8 +1,9 @@
 /* oneDNN, found with dlopen: reorders, and running the primitives that other files build. */
 #include "onednn.h"
+#include "engine/core/scratch.h"
 #include "onednn_api.h"
+#include "parts.h"
 #include "pointwise.h"
-#include "generated/kernels.h"
 #ifdef PLK_ONEDNN
 #include <dlfcn.h>
 #include <omp.h>
@@ -15,7 +16,7 @@ dnnl_engine_t plk_dnn_engine;
 static __thread dnnl_stream_t stream;
 #define dnn plk_dnn_api
 
-/* What a run changes. */
+/* The memory objects of a run. */
 typedef struct {
     dnnl_memory_t given[PLK_DNN_MAX_ARGS], inside[PLK_DNN_MAX_ARGS], scratch;
 } memories;
@@ -149,7 +150,7 @@ void plk_dnn_free(void *primitive)
 
 int plk_dnn_threads(void *primitive) { return ((plk_dnn_object *)primitive)->n_threads; }
 
-/* Memory objects without memory, for one run. */
+/* Memory objects for one run; their addresses are set later. */
 static memories *new_memories(const plk_dnn_object *o)
 {
     memories *m = calloc(1, sizeof *m);
@@ -183,20 +184,20 @@ static int execute(const plk_dnn_object *o, memories *m, void *const *bufs)
         ok = stream || dnn.dnnl_stream_create(&stream, plk_dnn_engine, dnnl_stream_default_flags) == dnnl_success;
     for (int i = 0; i < o->n_args; i++)
         total += o->args[i].bytes;
-    char *room = pl_scratch(total);
-    ok = ok && room;
+    char *scratch = pl_scratch(total);
+    ok = ok && scratch;
     for (int i = 0; ok && i < o->n_args; i++) {
         const plk_dnn_arg *a = &o->args[i];
         ok = dnn.dnnl_memory_set_data_handle(m->given[i], bufs[a->buf]) == dnnl_success;
         if (ok && a->reorder) {
-            ok = dnn.dnnl_memory_set_data_handle(m->inside[i], room) == dnnl_success;
-            room += a->bytes;
+            ok = dnn.dnnl_memory_set_data_handle(m->inside[i], scratch) == dnnl_success;
+            scratch += a->bytes;
             ok = ok && (a->is_output || reorder(a, m->given[i], m->inside[i]));
         }
         args[n++] = (dnnl_exec_arg_t){a->id, a->reorder ? m->inside[i] : m->given[i]};
     }
     if (ok && m->scratch) {
-        ok = dnn.dnnl_memory_set_data_handle(m->scratch, room) == dnnl_success;
+        ok = dnn.dnnl_memory_set_data_handle(m->scratch, scratch) == dnnl_success;
         args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, m->scratch};
     }
     ok = ok && dnn.dnnl_primitive_execute(o->primitive, stream, n, args) == dnnl_success;
@@ -206,21 +207,18 @@ static int execute(const plk_dnn_object *o, memories *m, void *const *bufs)
     return ok;
 }
 
-typedef struct { const plk_dnn *p; float *y; int n_pieces; } activation;
+typedef struct { const plk_dnn *p; float *y; } activation;
 
-static void activate_piece(void *arg, int64_t i)
+static void activate_part(void *arg, int64_t begin, int64_t end)
 {
     const activation *a = arg;
-    int64_t begin, end;
-    plk_share(a->p->n, ALIGN / 4, (int)i, a->n_pieces, &begin, &end);
     plk_apply(&a->p->act, end - begin, a->y + begin);
 }
 
 /* y = act(y) */
 static void activate(const plk_dnn *p, float *y, int n_threads)
 {
-    activation a = {p, y, p->n > SERIAL_ELEMENTS ? n_threads : 1};
-    pl_team_run(n_threads, a.n_pieces, activate_piece, &a);
+    plk_run_shares(p->n > SERIAL_ELEMENTS ? n_threads : 1, p->n, ALIGN / 4, activate_part, &(activation){p, y});
 }
 
 /* bufs: as the primitive's kind says: from, to | x, w, bias if any, addend if any, y | dy, w, dx | dy, x, dw */
@@ -234,10 +232,10 @@ PLK_KERNEL(plk_dnn_run)
     memories *m = __atomic_exchange_n(&o->spare, NULL, __ATOMIC_ACQ_REL);
     if (!m && !(m = new_memories(o)))
         return pl_fail(PL_ENOMEM, "out of memory for a oneDNN primitive");
-    int usual = pl_team_lend(o->n_threads), ok = execute(o, m, bufs);
+    int usual = pl_thread_pool_suspend(o->n_threads), ok = execute(o, m, bufs);
     if (ok && p->act.loop)
         activate(p, bufs[p->y], o->n_threads);
-    pl_team_take_back(o->n_threads, usual);
+    pl_thread_pool_resume(o->n_threads, usual);
     m = __atomic_exchange_n(&o->spare, m, __ATOMIC_ACQ_REL);
     if (m)
         free_memories(m);

@@ -1,4 +1,4 @@
-/* What the files that build oneDNN primitives share: its functions, found with dlopen, and runnable primitives.
+/* Shared by the files that build oneDNN primitives: its functions, found with dlopen, and runnable primitives.
  * Empty where plait was built without oneDNN's headers. */
 #ifndef PLK_ONEDNN_API_H
 #define PLK_ONEDNN_API_H
@@ -29,7 +29,7 @@ enum { PLK_DNN_MAX_ARGS = 8 };
 
 typedef struct {
     int id, is_output, buf;                      /* DNNL_ARG_*; which of the kernel's bufs */
-    dnnl_memory_desc_t given, chosen;            /* the caller's array, and what the primitive wants */
+    dnnl_memory_desc_t given, chosen;            /* of the caller's array, and of the primitive's */
     dnnl_primitive_t reorder;                    /* between the two; NULL: they are the same */
     size_t bytes;                                /* of the reordered array, in scratch */
 } plk_dnn_arg;
@@ -47,13 +47,13 @@ typedef struct {
 
 /* The layout of an array whose logical axes are dims: "" is row-major, else oneDNN's tag. new; NULL: no such layout */
 dnnl_memory_desc_t plk_dnn_desc(int ndim, const int64_t *dims, const char *layout);
-/* The first tag behind number `after` that names a layout, into text (PLK_LAYOUT_CHARS): its number; 0: there is
- * none. */
+/* Finds the first tag after number `after` that names a layout, and writes it to text (PLK_LAYOUT_CHARS). Returns its
+ * number; 0: there is none. */
 int plk_dnn_tag(const_dnnl_memory_desc_t md, int after, char *text);
 /* Adds an argument whose array the caller has as `given` (given). 0: failed */
 int plk_dnn_add_arg(plk_dnn_object *o, dnnl_primitive_desc_t pd, int id, int is_output, int buf,
                     dnnl_memory_desc_t given);
-/* Makes the primitive and its scratch once the arguments are there. pd: borrowed. 0: failed */
+/* Makes the primitive and its scratch after all arguments were added. pd: borrowed. 0: failed */
 int plk_dnn_finish(plk_dnn_object *o, dnnl_primitive_desc_t pd);
 #endif
 #endif

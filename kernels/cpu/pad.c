@@ -2,10 +2,10 @@
  * last padded axis are copied as a whole. */
 #include "pad.h"
 #include "cast.h"
-#include "generated/kernels.h"
+#include "dtype.h"
 #include "parts.h"
 
-/* The place in [0, n) that a place i of a padded axis shows; -1: the constant. */
+/* The position in [0, n) that position i of a padded axis copies; -1: the constant. */
 static inline int64_t source(const plk_pad *p, int d, int64_t i)
 {
     int64_t n = p->shape[d], at = i - p->before[d];
@@ -18,7 +18,7 @@ static inline int64_t source(const plk_pad *p, int d, int64_t i)
     return at < 0 ? -at : 2 * (n - 1) - at;
 }
 
-/* Where the rows of x lie that a plane of y shows, a plane being what the last two axes span; or -1. */
+/* The offset of the rows of x that a plane of y (its last two axes) copies; or -1. */
 static int64_t plane_source(const plk_pad *p, int64_t plane)
 {
     int64_t row = 0, step = p->ndim > 1 ? p->shape[p->ndim - 2] : 1;
@@ -33,7 +33,7 @@ static int64_t plane_source(const plk_pad *p, int64_t plane)
     return row;
 }
 
-/* The number of the row of x that row i of such a plane shows, or -1. */
+/* The number of the row of x that row i of such a plane copies, or -1. */
 static inline int64_t row_source(const plk_pad *p, int64_t first, int64_t i)
 {
     int64_t at = first < 0 || p->ndim < 2 ? first : source(p, p->ndim - 2, i);
@@ -110,7 +110,7 @@ PLK_KERNEL(plk_pad_run)
             } \
         }
 
-/* bufs: dy, dx; float32 or float64; not of a constant border */
+/* bufs: dy, dx; float32 or float64; not for a constant border */
 PLK_KERNEL(plk_pad_backward)
 {
     const plk_pad *p = params;

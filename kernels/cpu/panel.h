@@ -1,4 +1,4 @@
-/* Matrix products over packed panels, for kernels that use one matrix many times, such as an RNN's weights.
+/* Matrix products over packed panels, for kernels that use one matrix many times, such as the weights of an RNN.
  *
  * A panel holds PLK_PANEL columns: panel[p * PLK_PANEL + c] is element (p, c). A tile of up to PLK_TILE rows and one
  * panel stays in registers while the depth runs (Goto and van de Geijn 2008). Sums run in the order of p in blocks of
@@ -7,6 +7,7 @@
  * PLK_REAL is float or double. */
 #ifndef PLK_PANEL_H
 #define PLK_PANEL_H
+#include "parts.h"
 #include "simd.h"
 
 typedef PLK_REAL real;
@@ -141,7 +142,7 @@ static inline void plk_tiles(int64_t n_rows, int64_t depth, plk_left a, const re
 }
 
 /* The same for any depth. */
-static inline void plk_panel_product(int64_t n_rows, int64_t depth, plk_left a, const real *panel, real *out, int add)
+static inline void plk_panel_matmul(int64_t n_rows, int64_t depth, plk_left a, const real *panel, real *out, int add)
 {
     for (int64_t p = 0; p < depth; p += PLK_DEPTH, a.at += PLK_DEPTH / PLK_PANEL * a.next)
         plk_tiles(n_rows, depth - p < PLK_DEPTH ? depth - p : PLK_DEPTH, a, panel + p * PLK_PANEL, out, PLK_PANEL,
@@ -149,7 +150,7 @@ static inline void plk_panel_product(int64_t n_rows, int64_t depth, plk_left a, 
 }
 
 /* out (n_rows, n_columns) = or += a (n_rows, depth) times packed panels of `depth` lines each. */
-static inline void plk_product_rows(int64_t n_rows, int64_t n_columns, int64_t depth, plk_left a, const real *packed,
+static inline void plk_matmul_rows(int64_t n_rows, int64_t n_columns, int64_t depth, plk_left a, const real *packed,
                                     real *out, int64_t out_step, int add)
 {
     real edge[PLK_BLOCK_ROWS * PLK_PANEL];

@@ -2,6 +2,7 @@
  * that include "simd.h". */
 #ifndef PLK_PHILOX_H
 #define PLK_PHILOX_H
+#include <math.h>
 #include "simd.h"
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -19,7 +20,7 @@ static inline stream stream_of(const double *scalars)
 
 /* Words of blocks [block, block + PHILOX_LANES); words[4 l + w] is word w of block `block + l`. */
 #if defined(__AVX2__)
-/* A counter in the lower half of each lane of 64 bits, as products take it and leave it; upper halves are never
+/* Counters in the lower halves of 64-bit lanes, where multiplications read and write them; upper halves are never
  * read. */
 static inline void philox(const stream *s, uint64_t block, uint32_t *words)
 {
@@ -81,7 +82,7 @@ static inline void philox(const stream *s, uint64_t block, uint32_t *words)
 
 static inline __attribute__((always_inline)) float unit(uint32_t w) { return (float)(w >> 8) * 0x1p-24f; }
 
-/* Bit i of `bits` (whole words, zeros behind n): does a dropout of this stream keep element first + i? words: room for
+/* Bit i of `bits` (whole words, zeros after n): does a dropout of this stream keep element first + i? words: scratch,
  * n + 2 PHILOX_WORDS. */
 static inline void keep_bits(const stream *s, int64_t first, int64_t n, float keep, uint32_t *words, uint32_t *bits)
 {

@@ -1,9 +1,9 @@
 /* Runs a generated loop, of one operator or of a fused group, over arrays that broadcast. */
-#include "simd.h"
 #include "blocks.h"
 #include "parts.h"
+#include "simd.h"
 
-/* Apart, because its frame is large. */
+/* A separate function, because its frame is large. */
 static __attribute__((noinline)) void run_blocks(const plk_job *j, int64_t begin, int64_t end)
 {
     plk_blocks b;
@@ -14,8 +14,9 @@ static __attribute__((noinline)) void run_blocks(const plk_job *j, int64_t begin
     }
 }
 
-static void run(const plk_job *j, int64_t begin, int64_t end)
+static void run(void *arg, int64_t begin, int64_t end)
 {
+    const plk_job *j = arg;
     const plk_pointwise *p = j->p;
     int direct = 1;
     for (int k = 0; k < p->n_in; k++)
@@ -39,16 +40,6 @@ static void run(const plk_job *j, int64_t begin, int64_t end)
     }
 }
 
-typedef struct { const plk_job *job; int64_t unit; int n_pieces; } shared_job;
-
-static void run_piece(void *arg, int64_t i)
-{
-    const shared_job *s = arg;
-    int64_t begin, end;
-    plk_share(s->job->p->n, s->unit, (int)i, s->n_pieces, &begin, &end);
-    run(s->job, begin, end);
-}
-
 /* bufs: inputs, outputs.  scalars: the expression's. */
 PLK_KERNEL(plk_pointwise_run)
 {
@@ -61,14 +52,8 @@ PLK_KERNEL(plk_pointwise_run)
     plk_apart apart;
     if (apart_begin(&apart, &j, NULL) != PL_OK)
         return PL_ENOMEM;
-    int n_threads = pl_threads(p->work);
-    if (n_threads == 1) {
-        run(&j, 0, p->n);
-    } else {
-        int64_t inner = p->ndim ? p->shape[p->ndim - 1] : 1, unit = inner < LONG_ROW ? BLOCK / inner * inner : BLOCK;
-        shared_job s = {&j, unit, plk_pieces(n_threads, p->work)};
-        pl_team_run(n_threads, s.n_pieces, run_piece, &s);
-    }
+    int64_t inner = p->ndim ? p->shape[p->ndim - 1] : 1, unit = inner < LONG_ROW ? BLOCK / inner * inner : BLOCK;
+    plk_run_parts(p->work, p->n, unit, run, &j);
     apart_end(&apart, p, bufs);
     return PL_OK;
 }

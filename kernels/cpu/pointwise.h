@@ -2,6 +2,7 @@
 #ifndef PLK_POINTWISE_H
 #define PLK_POINTWISE_H
 #include "kernel.h"
+#include "loop.h"
 #include "reduce.h"
 /* cffi reads from here on: */
 enum { PLK_MAX_ARRAYS = 16, PLK_MAX_RESULTS = 8 };   /* inputs and outputs of one loop */
@@ -15,17 +16,17 @@ typedef struct {
     int64_t strides[PLK_MAX_ARRAYS][PLK_MAX_DIMS];   /* in elements; the innermost is 0 or 1 */
     int64_t in_n[PLK_MAX_ARRAYS];
     int32_t n_constants;
-    double constants[4];                         /* the scalars, where attributes give them and not the call */
+    double constants[4];                         /* the scalars, if they are attributes and not dynamic */
 } plk_pointwise;
-/* Some outputs are reduced, all over the same dimensions of map.shape; the innermost of these is reduced or kept. */
+/* Some outputs are reduced, all over the same dimensions of map.shape; its innermost dimension is reduced or kept. */
 typedef struct {
     plk_pointwise map;
     int32_t kind[PLK_MAX_RESULTS];               /* PLK_SUM ..., or -1: that output is stored whole */
     int32_t root[PLK_MAX_RESULTS];               /* 1: takes the square root at the end */
     double scale[PLK_MAX_RESULTS];               /* multiplies the result (mean) */
-    int32_t inner_reduced, n_kept, n_reduced;    /* the dimensions beside the innermost */
+    int32_t inner_reduced, n_kept, n_reduced;    /* the dimensions without the innermost */
     int64_t n_results;                           /* elements of each reduced output */
-    int64_t run;                                 /* rows: reduced elements that lie side by side */
+    int64_t run;                                 /* rows: reduced elements that are contiguous */
     int64_t kept_shape[PLK_MAX_DIMS], kept_strides[PLK_MAX_DIMS];
     int64_t reduced_shape[PLK_MAX_DIMS], reduced_strides[PLK_MAX_DIMS];
 } plk_map_reduce;

@@ -1,19 +1,23 @@
-/* Pooling in float32, LANES planes at a time: they are turned so that lanes are channels, which makes every window the
- * same few vector operations, whatever its geometry. An element of dx is reached by each window that covers it. */
-#include <stdlib.h>
-#include "simd.h"
-#include "lanes.h"
+/* Pooling in float32, LANES planes at a time, transposed so that lanes are channels: then any window takes the same few
+ * vector operations. An element of dx collects the gradients of all windows that cover it. */
 #include "pool.h"
+#include "engine/core/scratch.h"
+#include "lanes.h"
+#include "parts.h"
+#include "simd.h"
+
+#include <math.h>
+#include <stdlib.h>
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t outputs(const plk_pool *p) { return p->out[0] * p->out[1] * p->out[2]; }
 static int64_t elements(const plk_pool *p) { return p->size[0] * p->size[1] * p->size[2]; }
 
-/* Along one axis: the elements that a window covers, and how many of them an average counts. */
+/* Along one axis: the elements that a window covers, and the divisor of an average. */
 typedef struct { int32_t begin, end, n; } reach;
 
-/* One for each output of each axis. Returns NULL without memory; the caller frees it. */
+/* One for each output of each axis. Returns NULL if out of memory; the caller frees it. */
 static reach *reaches_of(const plk_pool *p)
 {
     reach *all = malloc((size_t)(p->out[0] + p->out[1] + p->out[2] + 1) * sizeof *all), *to = all;
@@ -27,8 +31,8 @@ static reach *reaches_of(const plk_pool *p)
     return all;
 }
 
-/* A band of rows (of axis 1) that is worked on at once, so that it stays in the cache: outputs [out, out_end) and the
- * elements from `low` to `high` that they look at. Volumes are one band. */
+/* A band of rows (of axis 1) that fits the cache: outputs [out, out_end), and the elements from `low` to `high` that
+ * their windows cover. Volumes are one band. */
 typedef struct { int64_t out, out_end, low, high; } band;
 
 enum { BAND_BYTES = 1 << 16 };
@@ -69,7 +73,7 @@ static band below(const plk_pool *p, int64_t out, int64_t out_end)
 
 static int64_t floats(const plk_pool *p, int64_t rows) { return p->size[0] * rows * p->size[2]; }
 
-/* Runs the statement for each output of a band; i counts them, *d, *h and *w say what its window covers. */
+/* Runs the statement for each output of a band; i counts them; *d, *h and *w are its window. */
 #define EACH_OUTPUT(p, all, b, statement) \
     for (int64_t o = 0, i = 0; o < (p)->out[0] * ((b)->out_end - (b)->out); o++) { \
         const reach *d = (all) + o / ((b)->out_end - (b)->out), *w = (all) + (p)->out[0] + (p)->out[1]; \
@@ -78,7 +82,7 @@ static int64_t floats(const plk_pool *p, int64_t rows) { return p->size[0] * row
             statement \
     }
 
-/* Runs the statement for each element of the window, in its order; at: its place in the band. */
+/* Runs the statement for each element of the window, in order; at: its index in the band. */
 #define EACH(p, b, statement) \
     for (int64_t x0 = d->begin; x0 < d->end; x0++) \
         for (int64_t x1 = h->begin; x1 < h->end; x1++) { \
@@ -113,8 +117,7 @@ static void forward(const plk_pool *p, const reach *all, const band *b, const ve
     })
 }
 
-/* x: NULL where the gradient does not depend on it. A maximum passes its gradient to the first element that holds
- * it. */
+/* x: NULL if the gradient does not depend on it. A maximum passes its gradient to the first element that is equal. */
 static void backward(const plk_pool *p, const reach *all, const band *b, const vec *dy, const vec *x, vec *dx)
 {
     memset(dx, 0, (size_t)floats(p, b->high - b->low) * sizeof *dx);
@@ -185,7 +188,7 @@ static void scatter(const plk_pool *p, const vec *from, int64_t n_pixels, int64_
         memcpy(x + i * p->inner, from + i, (size_t)n * sizeof *x);
 }
 
-/* Units: LANES planes with the channels first; LANES channels of a plane with them last. */
+/* Units: with channels first LANES planes, with channels last LANES channels of a plane. */
 static int64_t units_of(const plk_pool *p)
 {
     return p->inner == 1 ? (p->planes + LANES - 1) / LANES : p->planes * ((p->inner + LANES - 1) / LANES);
@@ -206,7 +209,7 @@ typedef struct {
     const float *x, *dy;
     float *y;
     reach *all;
-    int64_t step, room_floats;
+    int64_t step, scratch_floats;
     int status;
 } job;
 
@@ -221,15 +224,15 @@ static void forward_piece(void *arg, int64_t unit)
     job *j = arg;
     const plk_pool *p = j->p;
     int64_t n, first = unit_at(p, unit, &n);
-    vec *room = pl_scratch((size_t)j->room_floats * sizeof *room);
-    for (int64_t out = 0; room && out < p->out[1]; out += j->step) {
+    vec *scratch = pl_scratch((size_t)j->scratch_floats * sizeof *scratch);
+    for (int64_t out = 0; scratch && out < p->out[1]; out += j->step) {
         band b = below(p, out, least(out + j->step, p->out[1]));
         int64_t count = floats(p, b.high - b.low), n_out = p->out[0] * (b.out_end - out) * p->out[2];
-        gather(p, j->x, elements(p), b.low * p->size[2], count, first, n, room);
-        forward(p, j->all, &b, room, room + count);
-        scatter(p, room + count, outputs(p), out * p->out[2], n_out, first, n, j->y);
+        gather(p, j->x, elements(p), b.low * p->size[2], count, first, n, scratch);
+        forward(p, j->all, &b, scratch, scratch + count);
+        scatter(p, scratch + count, outputs(p), out * p->out[2], n_out, first, n, j->y);
     }
-    if (!room)
+    if (!scratch)
         __atomic_store_n(&j->status, PL_ENOMEM, __ATOMIC_RELAXED);
 }
 
@@ -243,15 +246,15 @@ PLK_KERNEL(plk_pool_run)
     job j = {.p = p, .x = bufs[0], .y = bufs[1]};
     (void)scalars;
     if (whole) {
-        pl_team_run(n_threads, p->planes, whole_piece, &j);
+        pl_thread_pool_run(n_threads, p->planes, whole_piece, &j);
         return PL_OK;
     }
     j.step = band_rows(p) < p->size[1] ? most(band_rows(p) / p->stride[1], 1) : p->out[1];
     j.all = reaches_of(p);
-    j.room_floats = most(floats(p, p->size[1]), 1) + outputs(p);    /* of which a band uses a part */
+    j.scratch_floats = most(floats(p, p->size[1]), 1) + outputs(p);    /* of which a band uses a part */
     if (!j.all)
         return no_memory();
-    pl_team_run(n_threads, units_of(p), forward_piece, &j);
+    pl_thread_pool_run(n_threads, units_of(p), forward_piece, &j);
     free(j.all);
     return j.status ? no_memory() : PL_OK;
 }
@@ -261,19 +264,19 @@ static void backward_piece(void *arg, int64_t unit)
     job *j = arg;
     const plk_pool *p = j->p;
     int64_t n, first = unit_at(p, unit, &n), rows = j->step;
-    vec *room = pl_scratch((size_t)j->room_floats * sizeof *room);
-    for (int64_t h = 0; room && h < p->size[1]; h += rows) {
+    vec *scratch = pl_scratch((size_t)j->scratch_floats * sizeof *scratch);
+    for (int64_t h = 0; scratch && h < p->size[1]; h += rows) {
         int64_t end = least(h + rows, p->size[1]);
         band b = reaching(p, h, end);
         int64_t count = floats(p, b.high - b.low), n_out = most(p->out[0] * (b.out_end - b.out) * p->out[2], 0);
-        vec *in = room, *to = in + count, *from = to + count;
+        vec *in = scratch, *to = in + count, *from = to + count;
         if (j->x)
             gather(p, j->x, elements(p), b.low * p->size[2], count, first, n, in);
         gather(p, j->dy, outputs(p), b.out * p->out[2], n_out, first, n, from);
         backward(p, j->all, &b, from, j->x ? in : NULL, to);
         scatter(p, to + floats(p, h - b.low), elements(p), h * p->size[2], floats(p, end - h), first, n, j->y);
     }
-    if (!room)
+    if (!scratch)
         __atomic_store_n(&j->status, PL_ENOMEM, __ATOMIC_RELAXED);
 }
 
@@ -284,11 +287,11 @@ PLK_KERNEL(plk_pool_backward)
     int is_max = p->kind == PLK_POOL_MAX;
     int n_threads = pl_threads(p->planes * p->inner * elements(p));
     job j = {.p = p, .x = is_max ? bufs[1] : NULL, .dy = bufs[0], .y = bufs[is_max ? 2 : 1], .all = reaches_of(p),
-             .step = band_rows(p), .room_floats = 2 * elements(p) + outputs(p)};
+             .step = band_rows(p), .scratch_floats = 2 * elements(p) + outputs(p)};
     (void)scalars;
     if (!j.all)
         return no_memory();
-    pl_team_run(n_threads, units_of(p), backward_piece, &j);
+    pl_thread_pool_run(n_threads, units_of(p), backward_piece, &j);
     free(j.all);
     return j.status ? no_memory() : PL_OK;
 }

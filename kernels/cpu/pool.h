@@ -4,8 +4,8 @@
 #include "kernel.h"
 /* cffi reads from here on: */
 enum { PLK_POOL_MAX = 0, PLK_POOL_AVG, PLK_POOL_SUM };
-/* Three dimensions, missing ones of size 1 in front; planes: batch times channels, or the batch where `inner` channels
- * lie last. */
+/* Three dimensions, missing ones come first and have size 1; planes: batch times channels, or the batch if `inner`
+ * channels are last. */
 typedef struct {
     int64_t planes, inner, size[3], kernel[3], stride[3], pad[3], out[3];
     /* count_pad: an average divides by the window's size inside the padded array */

@@ -1,13 +1,16 @@
-/* Pooling in float32 where channels lie last, or blocks of channels as images of their own: each output is a vector of
- * channels, taken from the vectors of its window. */
-#include "simd.h"
+/* Pooling in float32 with channels last, or with blocks of channels as separate images: each output is a vector of
+ * channels, computed from the vectors of its window. */
+#include "parts.h"
 #include "pool.h"
+#include "simd.h"
+
+#include <math.h>
 
 enum { LANES = 8 };
 typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4)));
 typedef int32_t marks __attribute__((vector_size(4 * LANES)));
 
-/* The part of a window that lies inside, along one axis, and how many elements an average counts there. */
+/* The part of a window that is inside the array, along one axis, and its factor of the divisor of an average. */
 static void clip_window(const plk_pool *p, int axis, int64_t o, int64_t *begin, int64_t *end, int64_t *counted)
 {
     int64_t first = o * p->stride[axis] - p->pad[axis], last = first + p->kernel[axis];
@@ -17,8 +20,8 @@ static void clip_window(const plk_pool *p, int axis, int64_t o, int64_t *begin, 
     *counted = (last < high ? last : high) - (p->count_pad ? first : *begin);
 }
 
-/* y[l] for n <= LANES channels of one window; x: the first channel of the image. is_max, n: constants of the caller,
- * where it counts. */
+/* y[l] for n <= LANES channels of one window; x: the first channel of the image. is_max, n: constants of the caller
+ * where speed matters. */
 static inline __attribute__((always_inline)) void take(const plk_pool *p, const float *x, float *y, int64_t n,
                                                        const int64_t *begin, const int64_t *end, float scale,
                                                        int is_max)
@@ -82,6 +85,6 @@ PLK_KERNEL(plk_pool_last)
     const plk_pool *p = params;
     int64_t rows = p->planes * p->out[0] * p->out[1], window = p->kernel[0] * p->kernel[1] * p->kernel[2];
     (void)scalars;
-    pl_team_run(pl_threads(rows * p->out[2] * p->inner * window / 8), rows, row_piece, &(job){p, bufs});
+    pl_thread_pool_run(pl_threads(rows * p->out[2] * p->inner * window / 8), rows, row_piece, &(job){p, bufs});
     return PL_OK;
 }

@@ -1,9 +1,11 @@
 /* Numbers from Philox's words: a uniform float32 takes one word, a float64 two; a normal pair takes two words (or four)
  * by Box and Muller. */
-#include "simd.h"
-#include "philox.h"
 #include "random.h"
+#include "dtype.h"
 #include "parts.h"
+#include "philox.h"
+#include "simd.h"
+#include "vecmath.h"
 
 enum { LANES = PHILOX_LANES, WORDS = PHILOX_WORDS };
 
@@ -100,7 +102,7 @@ static void whole64(const plk_random *p, const uint32_t *words, int64_t at, int6
         to[i] = (int64_t)((uint64_t)p->low + high64((uint64_t)words[2 * i] << 32 | words[2 * i + 1], width));
 }
 
-/* per_batch: elements that take one batch of words */
+/* per_batch: elements that use one batch of words */
 typedef struct { const plk_random *p; void *y; stream s; fill_fn fill; int64_t per_batch; } sample;
 
 static void sample_batches(void *arg, int64_t begin, int64_t end)
@@ -114,7 +116,7 @@ static void sample_batches(void *arg, int64_t begin, int64_t end)
     }
 }
 
-/* each: words that an element takes */
+/* each: words for an element */
 static int run(const plk_random *p, void *y, const double *scalars, fill_fn fill, int each)
 {
     sample d = {p, y, stream_of(scalars), fill, WORDS / each};
@@ -122,7 +124,7 @@ static int run(const plk_random *p, void *y, const double *scalars, fill_fn fill
     return PL_OK;
 }
 
-/* bufs: y, maybe after another.  scalars: seed, call */
+/* bufs: y, or one that is not read, y.  scalars: seed, call */
 PLK_KERNEL(plk_random_uniform)
 {
     const plk_random *p = params;
@@ -130,7 +132,7 @@ PLK_KERNEL(plk_random_uniform)
                                : run(p, bufs[p->out_at], scalars, uniform64, 2);
 }
 
-/* bufs: y, maybe after another.  scalars: seed, call */
+/* bufs: y, or one that is not read, y.  scalars: seed, call */
 PLK_KERNEL(plk_random_normal)
 {
     const plk_random *p = params;
@@ -138,7 +140,7 @@ PLK_KERNEL(plk_random_normal)
                                : run(p, bufs[p->out_at], scalars, normal64, 2);
 }
 
-/* bufs: y, maybe after another.  scalars: seed, call */
+/* bufs: y, or one that is not read, y.  scalars: seed, call */
 PLK_KERNEL(plk_random_exponential)
 {
     const plk_random *p = params;
@@ -146,7 +148,7 @@ PLK_KERNEL(plk_random_exponential)
                                : run(p, bufs[p->out_at], scalars, exponential64, 2);
 }
 
-/* bufs: y, maybe after another.  scalars: seed, call */
+/* bufs: y, or one that is not read, y.  scalars: seed, call */
 PLK_KERNEL(plk_random_whole)
 {
     const plk_random *p = params;
@@ -175,7 +177,7 @@ static void drop_batches(void *arg, int64_t begin, int64_t end)
     }
 }
 
-/* bufs: x, y, mask.  scalars: seed, call; none where it is not active */
+/* bufs: x, y, mask.  scalars: seed, call; none if it is not active */
 PLK_KERNEL(plk_dropout_run)
 {
     const plk_dropout *p = params;

@@ -1,7 +1,7 @@
 /* Ranges and diagonals of ones. */
 #include "range.h"
 #include "cast.h"
-#include "generated/kernels.h"
+#include "dtype.h"
 #include "parts.h"
 
 enum { BLOCK = 512 };
@@ -33,7 +33,7 @@ static void range_part(void *arg, int64_t begin, int64_t end)
         block_of(p, at, end - at < BLOCK ? end - at : BLOCK, y + (size_t)at * plk_dtype_bytes(p->dtype));
 }
 
-/* bufs: an array that only tells a shape, if out_at is 1; y */
+/* bufs: if out_at is 1 an array that is not read; y */
 PLK_KERNEL(plk_range_run)
 {
     const plk_range *p = params;

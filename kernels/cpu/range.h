@@ -1,4 +1,4 @@
-/* Arrays that attributes alone decide: ranges and diagonals of ones. */
+/* Arrays that depend only on attributes: ranges and diagonals of ones. */
 #ifndef PLK_RANGE_H
 #define PLK_RANGE_H
 #include "kernel.h"

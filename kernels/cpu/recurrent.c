@@ -1,8 +1,8 @@
 /* The RNN's kernels in float32. */
 #define PLK_REAL float
-#include "simd.h"
-#include "recurrent_forward.h"
 #include "recurrent_back.h"
+#include "recurrent_forward.h"
+#include "simd.h"
 
 PLK_KERNEL(plk_rnn_run) { return forward(params, bufs, scalars); }
 

@@ -11,7 +11,7 @@ typedef struct {
     int32_t mode, layers, directions, state_outputs, keep;   /* keep: 1 writes the reserve */
     int32_t lengths, length_dtype, clip;                     /* lengths: 1 a (batch) input; clip: 1 limits cells */
     double p;                                                /* dropout between layers; 0: no masks in the reserve */
-    double clip_min, clip_max, clip_nan;                     /* clip_nan: what NaN becomes, NaN if it stays */
+    double clip_min, clip_max, clip_nan;                     /* clip_nan: replaces NaN; NaN: keeps it */
 } plk_rnn;
 /* cffi stops reading here */
 #endif

@@ -1,13 +1,14 @@
-/* Backpropagation through time: see recurrent_cell.h. The steps run backwards and leave the gradients of all
- * pre-activations; the gradients of weights and inputs are then products over all steps at once.
+/* Backpropagation through time: see recurrent_cell.h. The steps run backwards and store the gradients of all
+ * pre-activations; the gradients of weights and inputs are then matrix products over all steps at once.
  *
- * dz, the gradients of pre-activations, lie in panels of hidden units, (gate, panel, line, PLK_PANEL): that serves as
- * left operand both by lines and by gates. gru has a fourth part: what the new gate's h2h part gets. */
+ * dz, the gradients of pre-activations, are stored in panels of hidden units, (gate, panel, line, PLK_PANEL), which can
+ * be the left operand by lines and by gates. gru has a fourth part: the gradient of the h2h part of the new gate. */
 #ifndef PLK_RECURRENT_BACK_H
 #define PLK_RECURRENT_BACK_H
+#include "engine/core/scratch.h"
 #include "recurrent_cell.h"
 
-/* One cell on its way back; what the team shares. */
+/* The backward pass of one cell; shared by its threads. */
 typedef struct {
     const sizes *s;
     blocks of;
@@ -16,15 +17,15 @@ typedef struct {
     int64_t inputs, part;                                 /* part: elements of dz for one gate */
     real *packed_w, *packed_u, *packed_proj, *packed_x, *packed_h, *packed_wide;
     real *dz, *dh, *dc, *dout;                            /* dout: of all outputs, in panels, if projected */
-    real *dx, *dw, *db;                                   /* results; dx is added to by the second direction */
+    real *dx, *dw, *db;                                   /* results; the second direction adds to dx */
     int direction, by_rows, n_pieces;
-    int64_t step;                                         /* that the pieces work on */
+    int64_t step;                                         /* of the current region */
 } back_pass;
 
 static inline int running(const back_pass *a, int64_t t, int64_t row) { return !a->lengths || t < a->lengths[row]; }
 
-/* `width` hidden units of one row. d: gradient of the output; by: what passes by the product with u.
- * dz: gate after gate */
+/* `width` hidden units of one row. d: gradient of the output; by: the part of the gradient of the state that does not
+ * go through u. dz: gate after gate */
 static inline __attribute__((always_inline)) void back_row(const back_pass *a, int64_t width, const real *g,
                                                            const real *extra, const real *h, const real *c, real *dz,
                                                            real *dc, const real *d, real *by)
@@ -66,7 +67,7 @@ static inline __attribute__((always_inline)) void back_row(const back_pass *a, i
     }
 }
 
-/* One thread's columns of the outputs' gradients at step t: dh + dy. Rows that had ended pass dh on. */
+/* One thread's columns of the outputs' gradients at step t: dh + dy. Rows whose sequence has ended pass dh on. */
 static void back_outputs(const back_pass *a, part q, int64_t t)
 {
     const plk_rnn *p = a->s->p;
@@ -85,8 +86,8 @@ static void back_outputs(const back_pass *a, part q, int64_t t)
         }
 }
 
-/* The pre-activations' gradients of one thread's hidden units at step t, which came after step `before` (-1: the
- * first). */
+/* The gradients of pre-activations of one thread's hidden units at step t; `before`: the step before it in the forward
+ * pass, -1: none. */
 static void back_units(const back_pass *a, part q, int64_t t, int64_t before)
 {
     const sizes *s = a->s;
@@ -98,7 +99,7 @@ static void back_units(const back_pass *a, part q, int64_t t, int64_t before)
             int64_t some = q.row_end - row < CHUNK ? q.row_end - row : CHUNK,
                     width = n - j < PLK_PANEL ? n - j : PLK_PANEL;
             if (s->projected)
-                plk_panel_product(some, p->out, plk_panelled(a->dout + (t * p->batch + row) * PLK_PANEL, lines),
+                plk_panel_matmul(some, p->out, plk_panelled(a->dout + (t * p->batch + row) * PLK_PANEL, lines),
                                   a->packed_proj + j * p->out, d, 0);
             for (int64_t i = 0; i < some; i++) {
                 int64_t r = row + i, line = t * p->batch + r, at = r * n + j;
@@ -141,7 +142,7 @@ static void gate_piece(void *arg, int64_t i)
 /* Panels of weights (gates, hidden, n) whose depth runs through the padded gates, as dz does. */
 static void pack_gates(int n_threads, real *to, const real *from, int64_t hidden, int n_gates, int64_t n)
 {
-    pl_team_run(n_threads, plk_panels(n) * n_gates, gate_piece, &(packing){to, from, hidden, n, n_gates});
+    pl_thread_pool_run(n_threads, plk_panels(n) * n_gates, gate_piece, &(packing){to, from, hidden, n, n_gates});
 }
 
 static void array_piece(void *arg, int64_t panel)
@@ -155,7 +156,7 @@ static void array_piece(void *arg, int64_t panel)
 /* Panels of an array (lines, n). */
 static void pack_array(int n_threads, real *to, const real *from, int64_t lines, int64_t n)
 {
-    pl_team_run(n_threads, plk_panels(n), array_piece, &(packing){to, from, lines, n, 0});
+    pl_thread_pool_run(n_threads, plk_panels(n), array_piece, &(packing){to, from, lines, n, 0});
 }
 
 /* A panel of the states before every step. */
@@ -176,7 +177,7 @@ static void states_piece(void *arg, int64_t panel)
 /* Gates whose inputs and states get the same gradient. */
 static int shared_gates(const sizes *s) { return s->gru ? 2 : s->n_gates; }
 
-/* Step i of the way forward. */
+/* Step number i of the forward pass. */
 static int64_t back_time(const back_pass *a, int64_t i) { return a->direction ? a->s->p->steps - 1 - i : i; }
 
 static void outputs_piece(void *arg, int64_t piece)
@@ -193,7 +194,7 @@ static void back_units_piece(void *arg, int64_t piece)
     back_units(a, part_of(a->s, a->s->p->hidden, a->by_rows, piece, a->n_pieces), t, before);
 }
 
-/* The states' gradients of the step before. */
+/* The gradients of the states of the step before. */
 static void back_states_piece(void *arg, int64_t piece)
 {
     const back_pass *a = arg;
@@ -203,10 +204,10 @@ static void back_states_piece(void *arg, int64_t piece)
     plk_left dz = plk_panelled(a->dz + (back_time(a, a->step) * s->p->batch + out.row) * PLK_PANEL, s->lines);
     real *dh = a->dh + out.row * n_out + out.column, *packed_new = a->packed_u + plk_padded(n_out) * shared * padded;
     int64_t n_rows = out.row_end - out.row, n_columns = out.column_end - out.column;
-    plk_product_rows(n_rows, n_columns, shared * padded, dz, a->packed_u + out.column * shared * padded, dh, n_out, 1);
+    plk_matmul_rows(n_rows, n_columns, shared * padded, dz, a->packed_u + out.column * shared * padded, dh, n_out, 1);
     if (s->gru) {
         dz.at += 3 * a->part;
-        plk_product_rows(n_rows, n_columns, padded, dz, packed_new + out.column * padded, dh, n_out, 1);
+        plk_matmul_rows(n_rows, n_columns, padded, dz, packed_new + out.column * padded, dh, n_out, 1);
     }
 }
 
@@ -233,14 +234,14 @@ static void back_steps(back_pass *a, int n_threads)
         pack_array(n_threads, a->packed_proj, a->proj, n_out, n);
     a->n_pieces = n_threads;
     if (a->by_rows) {
-        pl_team_run(n_threads, n_threads, back_rows_piece, a);
+        pl_thread_pool_run(n_threads, n_threads, back_rows_piece, a);
         return;
     }
     for (a->step = s->p->steps - 1; a->step >= 0; a->step--) {
         if (s->projected)
-            pl_team_run(n_threads, n_threads, outputs_piece, a);
-        pl_team_run(n_threads, n_threads, back_units_piece, a);
-        pl_team_run(n_threads, n_threads, back_states_piece, a);
+            pl_thread_pool_run(n_threads, n_threads, outputs_piece, a);
+        pl_thread_pool_run(n_threads, n_threads, back_units_piece, a);
+        pl_thread_pool_run(n_threads, n_threads, back_states_piece, a);
     }
 }
 
@@ -262,15 +263,15 @@ static void back_gate(const back_pass *a, int64_t i)
     int64_t n = s->p->hidden, n_out = s->p->out, k = a->inputs, lines = s->lines, panels = plk_panels(n);
     int64_t g = i / panels, j = i % panels * PLK_PANEL, width = n - j < PLK_PANEL ? n - j : PLK_PANEL, row = g * n + j;
     const real *dz = a->dz + g * a->part + j * lines, *dzu = s->gru && g == 2 ? dz + a->part : dz;
-    plk_product_rows(width, k, lines, plk_transposed(dz), a->packed_x, a->dw + row * k, k, 0);
-    plk_product_rows(width, n_out, lines, plk_transposed(dzu), a->packed_h, a->dw + s->rows * k + row * n_out, n_out,
+    plk_matmul_rows(width, k, lines, plk_transposed(dz), a->packed_x, a->dw + row * k, k, 0);
+    plk_matmul_rows(width, n_out, lines, plk_transposed(dzu), a->packed_h, a->dw + s->rows * k + row * n_out, n_out,
                      0);
     back_bias(a, dz, row, width, a->db);
     back_bias(a, dzu, row, width, a->db + s->rows);
 }
 
 /* The panels of all gates, then of the projection, then shares of the lines of dx. */
-static void products_piece(void *arg, int64_t i)
+static void matmuls_piece(void *arg, int64_t i)
 {
     const back_pass *a = arg;
     const sizes *s = a->s;
@@ -284,29 +285,29 @@ static void products_piece(void *arg, int64_t i)
     if (i < n_projected) {
         int64_t j = i * PLK_PANEL;
         real *dproj = a->dw + s->rows * (k + n_out);
-        plk_product_rows(n_out - j < PLK_PANEL ? n_out - j : PLK_PANEL, n, lines, plk_transposed(a->dout + j * lines),
+        plk_matmul_rows(n_out - j < PLK_PANEL ? n_out - j : PLK_PANEL, n, lines, plk_transposed(a->dout + j * lines),
                          a->packed_wide, dproj + j * n, n, 0);
         return;
     }
     plk_share(lines, PLK_TILE, (int)(i - n_projected), a->n_pieces, &begin, &end);
-    plk_product_rows(end - begin, k, s->n_gates * plk_padded(n), plk_panelled(a->dz + begin * PLK_PANEL, lines),
+    plk_matmul_rows(end - begin, k, s->n_gates * plk_padded(n), plk_panelled(a->dz + begin * PLK_PANEL, lines),
                      a->packed_w, a->dx + begin * k, k, a->direction);
 }
 
 /* The gradients of a cell's weights, biases and inputs from those of the pre-activations. */
-static void back_products(back_pass *a)
+static void back_matmuls(back_pass *a)
 {
     const sizes *s = a->s;
     int64_t n = s->p->hidden, n_out = s->p->out, k = a->inputs, lines = s->lines;
     int n_threads = plk_gemm_threads(lines, s->rows, k + n_out);
     pack_gates(n_threads, a->packed_w, a->w, n, s->n_gates, k);
     pack_array(n_threads, a->packed_x, a->x, lines, k);
-    pl_team_run(n_threads, plk_panels(n_out), states_piece, a);
+    pl_thread_pool_run(n_threads, plk_panels(n_out), states_piece, a);
     if (s->projected)
         pack_array(n_threads, a->packed_wide, a->of.wide, lines, n);
     a->n_pieces = n_threads > 1 ? PIECES * n_threads : 1;
     int64_t n_panels = s->n_gates * plk_panels(n) + (s->projected ? plk_panels(n_out) : 0);
-    pl_team_run(n_threads, n_panels + a->n_pieces, products_piece, a);
+    pl_thread_pool_run(n_threads, n_panels + a->n_pieces, matmuls_piece, a);
 }
 
 /* bufs: dy, dstate, dstate_cell of lstm, data, parameters, state, state_cell of lstm, sequence_length if used, reserve,
@@ -321,24 +322,24 @@ static int backward(const plk_rnn *p, void *const *bufs)
     int64_t k = most_inputs(&s), padded = plk_padded(p->hidden), wide = s.lines * p->out * p->directions;
     int64_t packed_u = plk_padded(p->out) * s.n_gates * padded;
     real *joined = NULL, *below[2] = {NULL}, *counts = NULL;
-    room r = {NULL, 0};
+    arena r = {NULL, 0};
     for (int counted = 0; counted < 2; counted++) {
         if (counted && !(r.at = pl_scratch(r.used)))
             return pl_fail(PL_ENOMEM, "out of memory for an RNN's gradient");
         r.used = 0;
-        a.packed_w = cut(&r, plk_padded(k) * s.n_gates * padded);
-        a.packed_u = cut(&r, packed_u);
-        a.packed_proj = cut(&r, s.projected ? padded * p->out : 0);
-        a.packed_x = cut(&r, plk_padded(k) * s.lines);
-        a.packed_h = cut(&r, plk_padded(p->out) * s.lines);
-        a.packed_wide = cut(&r, s.projected ? padded * s.lines : 0);
+        a.packed_w = take(&r, plk_padded(k) * s.n_gates * padded);
+        a.packed_u = take(&r, packed_u);
+        a.packed_proj = take(&r, s.projected ? padded * p->out : 0);
+        a.packed_x = take(&r, plk_padded(k) * s.lines);
+        a.packed_h = take(&r, plk_padded(p->out) * s.lines);
+        a.packed_wide = take(&r, s.projected ? padded * s.lines : 0);
         a.part = padded * s.lines;
-        a.dz = cut(&r, a.part * (s.n_gates + s.gru));
-        a.dout = cut(&r, s.projected ? plk_padded(p->out) * s.lines : 0);
-        counts = cut(&r, p->lengths ? p->batch * 2 : 0);
-        joined = cut(&r, p->layers > 1 && (s.mask || p->directions > 1) ? wide : 0);
+        a.dz = take(&r, a.part * (s.n_gates + s.gru));
+        a.dout = take(&r, s.projected ? plk_padded(p->out) * s.lines : 0);
+        counts = take(&r, p->lengths ? p->batch * 2 : 0);
+        joined = take(&r, p->layers > 1 && (s.mask || p->directions > 1) ? wide : 0);
         for (int i = 0; i < 2; i++)
-            below[i] = cut(&r, i + 1 < p->layers ? wide : 0);
+            below[i] = take(&r, i + 1 < p->layers ? wide : 0);
     }
     a.lengths = lengths_of(p, p->lengths ? in[3 + s.lstm] : NULL, (int64_t *)counts);
     int n_threads = team(&s, packed_u, &a.by_rows);
@@ -372,7 +373,7 @@ static int backward(const plk_rnn *p, void *const *bufs)
             a.db = dparams + biases_at(&s, i);
             a.direction = d;
             back_steps(&a, n_threads);
-            back_products(&a);
+            back_matmuls(&a);
         }
         for (int64_t i = 0; mask && i < wide; i++)
             a.dx[i] *= mask[i];

@@ -1,20 +1,22 @@
-/* What both ways through an RNN share: sizes, where things lie, how a team shares a step.
+/* Shared by the forward and the backward pass of an RNN: sizes, offsets, how threads share a step.
  *
- * A cell is one layer in one direction. The inputs of all steps go through one product before the steps begin; then
- * each step multiplies the last state by packed weights and passes over the gates. The team shares the steps:
+ * A cell is one layer in one direction. One matrix product over the inputs of all steps comes first; then each step
+ * multiplies the last state by packed weights and computes the gates. Threads share the steps:
  *
- *   by rows:   a piece walks through all steps with its rows of the batch; nobody waits. For weights that fit a cache.
- *   by units:  a piece computes its panels of hidden units, all gates of them; each step is a region. */
+ *   by rows:   a piece computes all steps of its rows of the batch, and no thread waits. For weights that fit a cache.
+ *   by units:  a piece computes all gates of its panels of hidden units; each step is a region. */
 #ifndef PLK_RECURRENT_CELL_H
 #define PLK_RECURRENT_CELL_H
-#include "panel.h"
+#include "dtype.h"
 #include "gemm.h"
+#include "panel.h"
+#include "parts.h"
 #include "random.h"
 #include "recurrent.h"
-#include "parts.h"
+#include "vecmath.h"
 
 enum { CHUNK = 4 * PLK_TILE, MAX_GATES = 4, PIECES = 4 };    /* pieces of each thread */
-enum { CACHE_BYTES = 1 << 18 };              /* of packed weights that stay in a core's own cache */
+enum { CACHE_BYTES = 1 << 18 };              /* of packed weights that fit a core's own cache */
 
 typedef struct {
     const plk_rnn *p;
@@ -23,7 +25,7 @@ typedef struct {
     int n_gates, lstm, gru, projected;
 } sizes;
 
-/* Where one cell keeps its gates, cells (gru: the h2h part of the new gate), outputs before projection, and outputs. */
+/* The arrays of one cell: gates, cells (gru: the h2h part of the new gate), outputs before projection, and outputs. */
 typedef struct { real *gates, *extra, *wide, *out; } blocks;
 
 static sizes sizes_of(const plk_rnn *p)
@@ -52,7 +54,7 @@ static inline int64_t most_inputs(const sizes *s)
     return inner > s->p->inputs ? inner : s->p->inputs;
 }
 
-/* Where a cell's weights (w, then u, then the projection) and biases (b, then bu) begin in the parameters. */
+/* The offsets of a cell's weights (w, then u, then the projection) and biases (b, then bu) in the parameters. */
 static inline int64_t weights_at(const sizes *s, int64_t cell)
 {
     int64_t at = 0;
@@ -73,9 +75,9 @@ static inline blocks blocks_of(const sizes *s, real *reserve, int64_t cell)
     return blocks_at(s, reserve + (s->p->layers - 1) * s->mask + cell * s->per_cell);
 }
 
-/* Cuts a room into arrays that begin at cache lines; with at NULL it only counts. */
-typedef struct { char *at; size_t used; } room;
-static inline real *cut(room *from, int64_t n)
+/* Takes arrays from scratch memory, each at the start of a cache line. at NULL: only counts. */
+typedef struct { char *at; size_t used; } arena;
+static inline real *take(arena *from, int64_t n)
 {
     real *array = from->at ? (real *)(from->at + from->used) : NULL;
     from->used += ((size_t)n * sizeof(real) + 63) / 64 * 64;
@@ -101,7 +103,7 @@ static inline __attribute__((always_inline)) real tangent(real x)
     return sizeof x == 4 ? (real)plk_tanh_f32((float)x) : (real)plk_tanh_f64((double)x);
 }
 
-/* Numbers of steps of all rows; NULL: none are given. A length that is not whole is cut. */
+/* The number of steps of each row; NULL: none are given. A fraction is truncated. */
 static inline const int64_t *lengths_of(const plk_rnn *p, const void *given, int64_t *to)
 {
     for (int64_t r = 0; r < p->batch && given; r++)
@@ -139,14 +141,13 @@ static inline part part_of(const sizes *s, int64_t n, int by_rows, int64_t piece
     return q;
 }
 
-typedef struct { const sizes *s; const blocks *of; const real *mask; real *to; int n_pieces; } joined_outputs;
+typedef struct { const sizes *s; const blocks *of; const real *mask; real *to; } joined_outputs;
 
-static void join_piece(void *arg, int64_t piece)
+static void join_part(void *arg, int64_t begin, int64_t end)
 {
     const joined_outputs *o = arg;
     const plk_rnn *p = o->s->p;
-    int64_t n = p->out, begin, end;
-    plk_share(o->s->lines, 1, (int)piece, o->n_pieces, &begin, &end);
+    int64_t n = p->out;
     for (int64_t i = begin; i < end; i++)
         for (int d = 0; d < p->directions; d++) {
             int64_t at = (i * p->directions + d) * n;
@@ -159,12 +160,10 @@ static void join_piece(void *arg, int64_t piece)
         }
 }
 
-/* The outputs of a layer's directions side by side, times a mask if there is one. */
+/* Concatenates the outputs of a layer's directions, times a mask if there is one. */
 static inline void join(const sizes *s, const blocks *of, const real *mask, real *to)
 {
     int64_t work = s->lines * s->p->out * s->p->directions / 4;
-    int n_threads = pl_threads(work);
-    joined_outputs o = {s, of, mask, to, plk_pieces(n_threads, work)};
-    pl_team_run(n_threads, o.n_pieces, join_piece, &o);
+    plk_run_parts(work, s->lines, 1, join_part, &(joined_outputs){s, of, mask, to});
 }
 #endif

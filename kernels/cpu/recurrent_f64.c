@@ -1,8 +1,8 @@
 /* The RNN's kernels in float64. */
 #define PLK_REAL double
-#include "simd.h"
-#include "recurrent_forward.h"
 #include "recurrent_back.h"
+#include "recurrent_forward.h"
+#include "simd.h"
 
 PLK_KERNEL(plk_rnn_run_f64) { return forward(params, bufs, scalars); }
 

@@ -1,9 +1,11 @@
-/* RNNs forward: see recurrent_cell.h. While training the gates stay in the reserve, where the gradient finds them. */
+/* The forward pass of RNNs: see recurrent_cell.h. While training, the gates are kept in the reserve for the
+ * gradient. */
 #ifndef PLK_RECURRENT_FORWARD_H
 #define PLK_RECURRENT_FORWARD_H
+#include "engine/core/scratch.h"
 #include "recurrent_cell.h"
 
-/* One cell on its way through the steps; what the team shares. */
+/* The forward pass of one cell; shared by its threads. */
 typedef struct {
     const sizes *s;
     blocks to;
@@ -12,10 +14,10 @@ typedef struct {
     int64_t inputs;
     real *packed_w, *packed_u, *packed_proj, *bias, *states;
     int reverse, by_rows, n_pieces;
-    int64_t step;                                /* that the pieces work on */
+    int64_t step;                                /* of the current region */
 } forward_pass;
 
-/* Loops of one kind over a whole chunk: short ones, whose iterations the processor overlaps. */
+/* Separate short loops over a whole chunk: the processor overlaps their iterations. */
 static void sigmoids(real *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -27,8 +29,8 @@ static void tangents(real *x, int64_t n)
         x[i] = tangent(x[i]);
 }
 
-/* Rows [row, row + n_rows) of `width` hidden units from unit j on, at step t. z: what the last states h gave, as
- * (gate, CHUNK, PLK_PANEL). */
+/* Rows [row, row + n_rows) of `width` hidden units from unit j on, at step t. z: the products of the last states h
+ * with u, (gate, CHUNK, PLK_PANEL). */
 static inline __attribute__((always_inline)) void forward_rows(const forward_pass *a, int64_t t, int64_t row,
                                                                int64_t n_rows, int64_t j, int64_t width,
                                                                real (*z)[CHUNK * PLK_PANEL], const real *h,
@@ -88,7 +90,7 @@ static inline __attribute__((always_inline)) void forward_rows(const forward_pas
         for (int64_t r = 0; r < n_rows; r++)
             for (int64_t i = 0; i < width; i++) {
                 real v = z[0][r * PLK_PANEL + i];
-                /* NaN stays */
+                /* keeps NaN */
                 z[0][r * PLK_PANEL + i] = out[r * n + i] = s->p->mode == PLK_RNN_RELU && v < 0 ? 0 : v;
             }
     }
@@ -108,7 +110,7 @@ static void forward_units(const forward_pass *a, part q, int64_t t, const real *
             int64_t some = q.row_end - row < CHUNK ? q.row_end - row : CHUNK,
                     width = n - j < PLK_PANEL ? n - j : PLK_PANEL;
             for (int g = 0; g < s->n_gates; g++)
-                plk_panel_product(some, n_out, plk_rows(h + row * n_out, n_out),
+                plk_panel_matmul(some, n_out, plk_rows(h + row * n_out, n_out),
                                   a->packed_u + (j / PLK_PANEL * s->n_gates + g) * panel, z[g], 0);
             if (width == PLK_PANEL)
                 forward_rows(a, t, row, some, j, PLK_PANEL, z, h, c);
@@ -122,11 +124,11 @@ static void project(const forward_pass *a, part q, int64_t t)
 {
     const plk_rnn *p = a->s->p;
     int64_t n = p->hidden, n_out = p->out, line = t * p->batch + q.row;
-    plk_product_rows(q.row_end - q.row, q.column_end - q.column, n, plk_rows(a->to.wide + line * n, n),
+    plk_matmul_rows(q.row_end - q.row, q.column_end - q.column, n, plk_rows(a->to.wide + line * n, n),
                 a->packed_proj + q.column * n, a->to.out + line * n_out + q.column, n_out, 0);
 }
 
-/* Rows that have ended put out zeros and keep their states. next: the states after step t. */
+/* Rows whose sequence has ended output zeros and keep their states. next: the states after step t. */
 static void hold(const forward_pass *a, part q, int64_t t, const real *h, real *next)
 {
     int64_t n = a->s->p->out;
@@ -161,20 +163,20 @@ static void inputs_piece(void *arg, int64_t piece)
     const forward_pass *a = arg;
     int64_t k = a->inputs, rows = a->s->rows, begin, end;
     plk_share(a->s->lines, PLK_TILE, (int)piece, a->n_pieces, &begin, &end);
-    plk_product_rows(end - begin, rows, k, plk_rows(a->x + begin * k, k), a->packed_w, a->to.gates + begin * rows, rows,
+    plk_matmul_rows(end - begin, rows, k, plk_rows(a->x + begin * k, k), a->packed_w, a->to.gates + begin * rows, rows,
                      0);
 }
 
-/* What the inputs of all steps give, without bias. */
+/* The products of w with the inputs of all steps, without bias. */
 static void forward_inputs(forward_pass *a)
 {
     int n_threads = plk_gemm_threads(a->s->lines, a->s->rows, a->inputs);
     a->n_pieces = n_threads > 1 ? PIECES * n_threads : 1;
-    pl_team_run(n_threads, plk_panels(a->s->rows), pack_w_piece, a);
-    pl_team_run(n_threads, a->n_pieces, inputs_piece, a);
+    pl_thread_pool_run(n_threads, plk_panels(a->s->rows), pack_w_piece, a);
+    pl_thread_pool_run(n_threads, a->n_pieces, inputs_piece, a);
 }
 
-/* A panel of one gate of u; behind them those of the projection. */
+/* Packs a panel of one gate of u; then come those of the projection. */
 static void pack_u_piece(void *arg, int64_t i)
 {
     const forward_pass *a = arg;
@@ -210,7 +212,7 @@ static void units_piece(void *arg, int64_t piece)
     forward_units(a, mine, time_of(a, a->step), states_before(a, a->step), cells_before(a, a->step));
 }
 
-/* What follows the units: the projection, and rows that have ended. */
+/* After the units: the projection, and rows whose sequence has ended. */
 static void end_step(const forward_pass *a, int64_t i, int64_t piece)
 {
     const sizes *s = a->s;
@@ -250,24 +252,24 @@ static const real *forward_steps(forward_pass *a, int n_threads)
 {
     const sizes *s = a->s;
     a->n_pieces = n_threads;
-    pl_team_run(n_threads, plk_panels(s->p->hidden) * s->n_gates + (s->projected ? plk_panels(s->p->out) : 0),
+    pl_thread_pool_run(n_threads, plk_panels(s->p->hidden) * s->n_gates + (s->projected ? plk_panels(s->p->out) : 0),
                 pack_u_piece, a);
     if (a->by_rows)
-        pl_team_run(n_threads, n_threads, rows_piece, a);
+        pl_thread_pool_run(n_threads, n_threads, rows_piece, a);
     else
         for (a->step = 0; a->step < s->p->steps; a->step++) {
-            pl_team_run(n_threads, n_threads, s->projected ? units_piece : step_piece, a);
+            pl_thread_pool_run(n_threads, n_threads, s->projected ? units_piece : step_piece, a);
             if (s->projected)
-                pl_team_run(n_threads, n_threads, end_piece, a);
+                pl_thread_pool_run(n_threads, n_threads, end_piece, a);
         }
     return states_before(a, s->p->steps);
 }
 
-/* The float32 numbers are drawn into the upper part of the mask. */
+/* The float32 random numbers are first stored in the upper part of the mask. */
 static void draw_mask(const sizes *s, int64_t layer, real *mask, const double *scalars)
 {
     plk_random uniform = {.n = s->mask, .dtype = PLK_F32, .b = 1};
-    /* a stream of its own for each layer */
+    /* each layer has its own stream */
     double stream[2] = {scalars[0], scalars[1] + 0x1p40 * (double)(layer + 1)};
     char *drawn = (char *)(mask + s->mask) - s->mask * 4;
     void *bufs[1] = {drawn};
@@ -294,21 +296,21 @@ static int forward(const plk_rnn *p, void *const *bufs, const double *scalars)
          *counts = NULL;
     int64_t packed_u = plk_padded(p->hidden) * s.n_gates * p->out, k = most_inputs(&s);
     blocks kept, below[2], here[2];
-    room r = {NULL, 0};
+    arena r = {NULL, 0};
     for (int counted = 0; counted < 2; counted++) {
         if (counted && !(r.at = pl_scratch(r.used)))
             return pl_fail(PL_ENOMEM, "out of memory for an RNN");
         r.used = 0;
-        a.packed_w = cut(&r, plk_padded(s.rows) * k);
-        a.packed_u = cut(&r, packed_u);
-        a.packed_proj = cut(&r, s.projected ? plk_padded(p->out) * p->hidden : 0);
-        a.bias = cut(&r, s.rows);
-        counts = cut(&r, p->lengths ? p->batch * 2 : 0);
-        a.states = cut(&r, p->lengths ? 2 * s.state : 0);
-        joined = cut(&r, p->layers > 1 && (s.mask || p->directions > 1) ? s.lines * p->out * p->directions : 0);
-        kept = blocks_at(&s, cut(&r, p->keep ? 0 : s.per_cell - s.lines * p->out));
+        a.packed_w = take(&r, plk_padded(s.rows) * k);
+        a.packed_u = take(&r, packed_u);
+        a.packed_proj = take(&r, s.projected ? plk_padded(p->out) * p->hidden : 0);
+        a.bias = take(&r, s.rows);
+        counts = take(&r, p->lengths ? p->batch * 2 : 0);
+        a.states = take(&r, p->lengths ? 2 * s.state : 0);
+        joined = take(&r, p->layers > 1 && (s.mask || p->directions > 1) ? s.lines * p->out * p->directions : 0);
+        kept = blocks_at(&s, take(&r, p->keep ? 0 : s.per_cell - s.lines * p->out));
         for (int i = 0; i < 4; i++)
-            outs[i / 2][i % 2] = cut(&r, p->keep ? 0 : s.lines * p->out);
+            outs[i / 2][i % 2] = take(&r, p->keep ? 0 : s.lines * p->out);
     }
     a.lengths = lengths_of(p, lengths, (int64_t *)counts);
     int n_threads = team(&s, packed_u, &a.by_rows);

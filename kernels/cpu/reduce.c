@@ -1,8 +1,9 @@
 /* Reductions of one array over any axes, and positions of extremes. */
-#include "simd.h"
 #include "reduce.h"
-#include "reduce_methods.h"
+#include "dtype.h"
 #include "parts.h"
+#include "reduce_methods.h"
+#include "simd.h"
 
 enum { TILE = 256, CHUNK = 32768, MAX_CHUNKS = 256, FEW_RUNS = 64 };
 
@@ -34,7 +35,7 @@ static double run_chunks(const method *m, const char *x, int64_t n, size_t size,
     n_chunks = n_chunks > MAX_CHUNKS ? MAX_CHUNKS : n_chunks;
     int64_t chunk = (n + n_chunks - 1) / n_chunks;
     chunks s = {.m = m, .x = x, .n = n, .chunk = chunk, .size = size};
-    pl_team_run(n_threads, n_chunks, chunk_piece, &s);
+    pl_thread_pool_run(n_threads, n_chunks, chunk_piece, &s);
     for (int64_t c = 0; c < n_chunks; c++)
         total = m->merge(total, s.parts[c]);
     return total;
@@ -44,18 +45,15 @@ typedef struct {
     const plk_reduce *p;
     const method *m;
     void *const *bufs;
-    int64_t n_reduced, tiles, units;
-    int n_pieces;
+    int64_t n_reduced, tiles;
 } job;
 
-static void runs_piece(void *arg, int64_t piece)
+static void runs_part(void *arg, int64_t begin, int64_t end)
 {
     const job *j = arg;
     const plk_reduce *p = j->p;
     const method *m = j->m;
     size_t size = plk_dtype_bytes(p->dtype);
-    int64_t begin, end;
-    plk_share(p->n_out, 1, (int)piece, j->n_pieces, &begin, &end);
     for (int64_t o = begin; o < end; o++) {
         int64_t base = offset_of(o, p->n_kept, p->kept_shape, p->kept_strides);
         double acc = m->start;
@@ -67,15 +65,14 @@ static void runs_piece(void *arg, int64_t piece)
     }
 }
 
-static void tiles_piece(void *arg, int64_t piece)
+static void tiles_part(void *arg, int64_t begin, int64_t end)
 {
     const job *j = arg;
     const plk_reduce *p = j->p;
     const method *m = j->m;
     size_t size = plk_dtype_bytes(p->dtype);
-    int64_t tiles = j->tiles, u_begin, u_end;
-    plk_share(j->units, 1, (int)piece, j->n_pieces, &u_begin, &u_end);
-    for (int64_t u = u_begin; u < u_end; u++) {
+    int64_t tiles = j->tiles;
+    for (int64_t u = begin; u < end; u++) {
         double acc[TILE];
         int64_t first = u % tiles * TILE, width = p->inner - first < TILE ? p->inner - first : TILE;
         int64_t base = offset_of(u / tiles, p->n_kept, p->kept_shape, p->kept_strides) + first;
@@ -98,24 +95,23 @@ PLK_KERNEL(plk_reduce_run)
     const char *x = bufs[0];
     void *y = bufs[1];
     size_t size = plk_dtype_bytes(p->dtype);
-    int n_threads = pl_threads(p->n_in / 2);
     int64_t n_reduced = 1, tiles = (p->inner + TILE - 1) / TILE;
     (void)scalars;
     for (int d = 0; d < p->n_reduced; d++)
         n_reduced *= p->reduced_shape[d];
     if (p->n_out == 0)
         return PL_OK;
-    /* the order of additions depends on the shapes alone */
+    /* the order of additions depends only on shapes */
     if (p->inner_reduced && p->n_out < FEW_RUNS && p->inner > CHUNK && n_reduced == 1) {
         for (int64_t o = 0; o < p->n_out; o++) {
             const char *from = x + offset_of(o, p->n_kept, p->kept_shape, p->kept_strides) * (int64_t)size;
-            store(p, y, o, run_chunks(m, from, p->inner, size, n_threads));
+            store(p, y, o, run_chunks(m, from, p->inner, size, pl_threads(p->n_in / 2)));
         }
         return PL_OK;
     }
-    int64_t units = p->inner_reduced ? 0 : p->n_out / p->inner * tiles;
-    job j = {p, m, bufs, n_reduced, tiles, units, plk_pieces(n_threads, p->n_in / 2)};
-    pl_team_run(n_threads, j.n_pieces, p->inner_reduced ? runs_piece : tiles_piece, &j);
+    int64_t units = p->inner_reduced ? p->n_out : p->n_out / p->inner * tiles;
+    job j = {p, m, bufs, n_reduced, tiles};
+    plk_run_parts(p->n_in / 2, units, 1, p->inner_reduced ? runs_part : tiles_part, &j);
     return PL_OK;
 }
 

@@ -2,8 +2,9 @@
  * compiler keeps in vectors. */
 #ifndef PLK_REDUCE_METHODS_H
 #define PLK_REDUCE_METHODS_H
-#include "simd.h"
+#include <math.h>
 #include "reduce.h"
+#include "simd.h"
 
 enum { LANES = 16 };
 

@@ -1,11 +1,12 @@
-/* Images resampled. What is read between pixels is planned a chunk of places at a time: four pixels and weights for
- * each, which then serve all channels. Places that are no numbers, or beyond the image, weigh 0. */
+/* Resampling of images. Positions between pixels are prepared in chunks: four pixels and weights for each position,
+ * used for all channels. Positions that are NaN or outside the image have weights of 0. */
+#include "resample.h"
+#include "gemm.h"
+#include "parts.h"
+#include "simd.h"
+
 #include <math.h>
 #include <stdlib.h>
-#include "simd.h"
-#include "gemm.h"
-#include "resample.h"
-#include "parts.h"
 
 /* ---- repeated pixels ------------------------------------------------------------------------------------------- */
 
@@ -89,7 +90,8 @@ static void taps_set(tap *taps, int64_t n_in, int64_t n_out, int align)
     }
 }
 
-/* Taps of rows, then of columns, then a row of width + 1 for each thread; NULL without memory, the caller frees it. */
+/* Taps of rows, then of columns, then a row of width + 1 for each thread; NULL if out of memory; the caller frees
+ * it. */
 static tap *resize_plan(const plk_resample *p, int n_threads, float **rows)
 {
     size_t n_taps = (size_t)(p->out[0] + p->out[1]), wide = (size_t)(p->in[1] + 1);
@@ -138,7 +140,7 @@ static void resize_plane_back(const plk_resample *p, const tap *taps, const floa
     }
 }
 
-/* rows: one for each place of the team */
+/* rows: one for each thread of the pool */
 typedef struct { const plk_resample *p; const tap *taps; const float *from; float *to, *rows; int back; } resize_job;
 
 static void resize_planes(void *arg, int64_t begin, int64_t end)
@@ -146,7 +148,7 @@ static void resize_planes(void *arg, int64_t begin, int64_t end)
     const resize_job *j = arg;
     const plk_resample *p = j->p;
     int64_t in = p->in[0] * p->in[1], out = p->out[0] * p->out[1];
-    float *row = j->rows + pl_team_place() * (p->in[1] + 1);
+    float *row = j->rows + pl_thread_pool_index() * (p->in[1] + 1);
     for (int64_t k = begin; k < end; k++)
         if (j->back)
             resize_plane_back(p, j->taps, j->from + k * out, j->to + k * in, row);
@@ -181,11 +183,11 @@ PLK_KERNEL(plk_resample_backward)
     return resize(params, bufs[0], bufs[1], 1);
 }
 
-/* ---- places between pixels ------------------------------------------------------------------------------------- */
+/* ---- positions between pixels ---------------------------------------------------------------------------------- */
 
 enum { CHUNK = 512 };
 
-/* The four pixels around each place of a chunk, their weights, and the derivatives of the weights. */
+/* The four pixels around each position of a chunk, their weights, and the derivatives of the weights. */
 typedef struct {
     int32_t at[4][CHUNK];
     float weight[4][CHUNK], along_y[4][CHUNK], along_x[4][CHUNK];
@@ -193,7 +195,7 @@ typedef struct {
 
 static inline int64_t within(int64_t i, int64_t n) { return i < 0 ? 0 : i < n ? i : n - 1; }
 
-/* clamp: places beyond a border are moved to it; otherwise pixels outside weigh 0. */
+/* clamp: positions outside the image are moved to its border; otherwise pixels outside have a weight of 0. */
 static inline void place_set(places *c, int64_t i, float y, float x, int64_t height, int64_t width, int inside,
                              int clamp)
 {
@@ -228,7 +230,7 @@ static void gather(const places *c, const float *x, float *y, int64_t n)
                c->weight[2][i] * x[c->at[2][i]] + c->weight[3][i] * x[c->at[3][i]];
 }
 
-/* Adds dy to dx, and what the places get to dplace_y, dplace_x. */
+/* Adds dy to dx, and the gradients of the positions to dplace_y, dplace_x. */
 static void scatter(const places *c, const float *x, const float *dy, float *dx, float *dplace_y, float *dplace_x,
                     int64_t n)
 {
@@ -276,8 +278,9 @@ PLK_KERNEL(plk_sampler_run)
 {
     const plk_sampler *p = params;
     int64_t area = p->out[0] * p->out[1];
-    pl_team_run(pl_threads(p->n * area * (p->channels * 4 + 20)), p->n * ((area + CHUNK - 1) / CHUNK), sampler_piece,
-                &(plk_call){params, bufs, scalars});
+    int n_threads = pl_threads(p->n * area * (p->channels * 4 + 20));
+    pl_thread_pool_run(n_threads, p->n * ((area + CHUNK - 1) / CHUNK), sampler_piece,
+                       &(plk_call){params, bufs, scalars});
     return PL_OK;
 }
 
@@ -317,12 +320,12 @@ PLK_KERNEL(plk_sampler_backward)
     return PL_OK;
 }
 
-/* ---- columns at learnt places ---------------------------------------------------------------------------------- */
+/* ---- columns at learnt positions ------------------------------------------------------------------------------- */
 
 static int64_t taps_of(const plk_deformable *p) { return p->kernel[0] * p->kernel[1]; }
 static int64_t windows_of(const plk_deformable *p) { return p->out[0] * p->out[1]; }
 
-/* Places [begin, begin + n) of one group's taps x windows; offset: (taps, 2, windows). */
+/* Positions [begin, begin + n) of one group's taps x windows; offset: (taps, 2, windows). */
 static void deformable_places(const plk_deformable *p, places *c, const float *offset, int64_t begin, int64_t n)
 {
     int64_t windows = windows_of(p);
@@ -364,7 +367,7 @@ static void deformable_columns(const plk_deformable *p, const float *x, const fl
                                float *columns, int n_threads)
 {
     column_job j = {p, x, offset, mask, columns};
-    pl_team_run(n_threads, p->groups * ((taps_of(p) * windows_of(p) + CHUNK - 1) / CHUNK), column_piece, &j);
+    pl_thread_pool_run(n_threads, p->groups * ((taps_of(p) * windows_of(p) + CHUNK - 1) / CHUNK), column_piece, &j);
 }
 
 /* bufs: x, offset, mask (modulated), columns */
@@ -450,7 +453,7 @@ PLK_KERNEL(plk_deformable_run)
     int64_t filters = p->filters / p->conv_groups, depth = p->channels / p->conv_groups * taps_of(p);
     const float *weight = bufs[2 + m], *bias = p->bias ? bufs[3 + m] : NULL;
     float *y = bufs[3 + m + (p->bias != 0)], *columns = malloc(sizeof *columns * (size_t)(p->channels * points + 1));
-    int n_threads = pl_threads(points * p->channels * 4), product_threads = plk_gemm_threads(filters, windows, depth);
+    int n_threads = pl_threads(points * p->channels * 4), matmul_threads = plk_gemm_threads(filters, windows, depth);
     (void)scalars;
     if (!columns)
         return pl_fail(PL_ENOMEM, "out of memory for a deformable convolution");
@@ -464,7 +467,7 @@ PLK_KERNEL(plk_deformable_run)
                 for (int64_t j = 0; j < windows; j++)
                     yg[f * windows + j] = bias ? bias[g * filters + f] : 0;
             status = plk_sgemm(0, 0, filters, windows, depth, 1, weight + g * filters * depth, depth,
-                               columns + g * depth * windows, windows, 1, yg, windows, product_threads);
+                               columns + g * depth * windows, windows, 1, yg, windows, matmul_threads);
         }
     }
     free(columns);

@@ -1,13 +1,14 @@
-/* Images of bytes in another size, in OpenCV's fixed point: each output row is a weighted sum of source rows that were
- * resized along their width before; those rows are kept until the output has moved past them. */
+/* Resizes images of bytes, in OpenCV's fixed point: each output row is a weighted sum of source rows that were first
+ * resized along their width; these rows are kept as long as output rows need them. */
 #include "resize.h"
 #include "simd.h"
+
 #include <math.h>
 #include <stdlib.h>
 
 enum { WEIGHT_BITS = 11, MAX_TAPS = 8 };
 
-/* The inputs of every output along one axis, of fixed number (area: variable, in floats). */
+/* The inputs and weights of every output along one axis; a fixed number (area: variable, in floats). */
 typedef struct {
     int n_taps;
     int32_t *at;         /* n_out * n_taps */
@@ -76,7 +77,7 @@ static void fill_taps(axis_taps *t, int64_t n_in, int64_t n_out, int rule)
     }
 }
 
-/* Shares of the inputs that an output covers; slivers are left out. */
+/* The fractions of the inputs that an output covers; tiny ones are left out. */
 static void fill_shares(axis_taps *t, int64_t n_in, int64_t n_out)
 {
     double scale = (double)n_in / (double)n_out;
@@ -131,7 +132,7 @@ static inline void across_shares(const uint8_t *x, float *y, const axis_taps *t,
 
 /* ---- whole images ---- */
 
-/* The rows resized along the width that the next output row needs: row r lies at r % n_taps. */
+/* The rows, resized along the width, that the next output row needs: row r is in slot r % n_taps. */
 typedef struct { char *memory; int64_t held[MAX_TAPS]; size_t bytes; } row_ring;
 
 static void *ring_row(row_ring *ring, const uint8_t *x, const plk_resize *p, const axis_taps *columns, int64_t row)

@@ -1,4 +1,4 @@
-/* Images of bytes in another size, with OpenCV's values (kernels/ops/resize.py has the rules). */
+/* Resizing of images of bytes, with OpenCV's results (kernels/ops/resize.py has the rules). */
 #ifndef PLK_RESIZE_H
 #define PLK_RESIZE_H
 #include "kernel.h"

@@ -1,11 +1,12 @@
-/* Regions of interest. ROIAlign averages along rows and columns apart: a few weights for every bin of either axis, made
- * once for a region, serve all channels. Threads share the channels, so that gradients add up in the order of the
- * regions. Regions of images that do not exist, or that are no numbers, give 0. */
-#include <math.h>
-#include <stdlib.h>
-#include "simd.h"
+/* Regions of interest. ROIAlign averages separately along rows and columns: a few weights for every bin of each axis,
+ * computed once for a region, serve all channels. Threads share the channels, so that gradients are added in the order
+ * of the regions. Regions that are not finite, or of images that do not exist, give 0. */
 #include "roi.h"
 #include "parts.h"
+#include "simd.h"
+
+#include <math.h>
+#include <stdlib.h>
 
 /* Of one axis: bins x n weights, and the first and last pixel of each bin. */
 typedef struct { float *weight; int64_t *low, *high, n, bins; } band;
@@ -13,7 +14,7 @@ typedef struct { float *weight; int64_t *low, *high, n, bins; } band;
 static int64_t image_of(const plk_roi *p, const float *roi)
 { return roi[0] >= 0 && roi[0] < (float)p->n ? (int64_t)roi[0] : -1; }
 
-/* Returns 0 where the region is no numbers. */
+/* Returns 0 if the region is not finite. */
 static int band_set(const plk_roi *p, band *b, float low, float high)
 {
     float start = low * p->scale - (p->aligned ? 0.5f : 0), extent = high * p->scale - (p->aligned ? 0.5f : 0) - start;
@@ -54,9 +55,9 @@ static size_t plan_bytes(const plk_roi *p)
     return ((size_t)bins * 16 + (size_t)floats * 4 + 63) / 64 * 64;
 }
 
-static plan plan_in(const plk_roi *p, char *room)
+static plan plan_in(const plk_roi *p, char *scratch)
 {
-    int64_t *whole = (int64_t *)room, rows = p->bins[0], columns = p->bins[1];
+    int64_t *whole = (int64_t *)scratch, rows = p->bins[0], columns = p->bins[1];
     float *real = (float *)(whole + 2 * (rows + columns));
     return (plan){{real, whole, whole + rows, p->height, rows},
                   {real + rows * p->height, whole + 2 * rows, whole + 2 * rows + columns, p->width, columns},
@@ -169,12 +170,12 @@ static void align(const plk_roi *p, plan *l, const float *rois, float *x, float 
     }
 }
 
-/* room: for the plan of each piece */
+/* scratch: for the weights of each piece */
 typedef struct {
     const plk_roi *p;
     const float *rois;
     float *x, *y;
-    char *room;
+    char *scratch;
     int64_t channels;
     int back, n_pieces;
 } align_job;
@@ -182,7 +183,7 @@ typedef struct {
 static void align_piece(void *arg, int64_t piece)
 {
     const align_job *j = arg;
-    plan l = plan_in(j->p, j->room + plan_bytes(j->p) * (size_t)piece);
+    plan l = plan_in(j->p, j->scratch + plan_bytes(j->p) * (size_t)piece);
     int64_t begin, end;
     plk_share(j->channels, 1, (int)piece, j->n_pieces, &begin, &end);
     if (begin < end)
@@ -193,15 +194,15 @@ static int align_all(const plk_roi *p, const float *rois, float *x, float *y, in
 {
     int64_t bins = p->bins[0] * p->bins[1], channels = p->by_position ? p->channels / bins : p->channels;
     int n_threads = pl_threads(p->n_rois * channels * bins * 16);
-    char *room = malloc(plan_bytes(p) * (size_t)n_threads);
-    if (!room)
+    char *scratch = malloc(plan_bytes(p) * (size_t)n_threads);
+    if (!scratch)
         return pl_fail(PL_ENOMEM, "out of memory for ROIAlign");
     if (back)
         memset(x, 0, sizeof *x * (size_t)(p->n * p->channels * p->height * p->width));
-    /* few pieces: each makes the weights of all regions */
-    align_job j = {p, rois, x, y, room, channels, back, n_threads};
-    pl_team_run(n_threads, n_threads, align_piece, &j);
-    free(room);
+    /* few pieces: each computes the weights of all regions */
+    align_job j = {p, rois, x, y, scratch, channels, back, n_threads};
+    pl_thread_pool_run(n_threads, n_threads, align_piece, &j);
+    free(scratch);
     return PL_OK;
 }
 

@@ -1,4 +1,4 @@
-/* Reductions of a row for generated fused row reductions: in double, in partial results that the compiler keeps in
+/* Reductions of a row for generated fused row reductions: in double, as partial results that the compiler keeps in
  * vectors. float32 only. */
 #ifndef PLK_ROW_REDUCE_H
 #define PLK_ROW_REDUCE_H

@@ -1,7 +1,7 @@
-/* Cumulative sums: floats in double, whole numbers in int64. Along a line the sums of a block do not wait for what came
- * before it, which is added to them at the end. */
+/* Cumulative sums: floats in double, integers in int64. Along a line the sums of a block are computed on their own; the
+ * total of the blocks before is added at the end. */
 #include "kernel.h"
-#include "generated/kernels.h"
+#include "dtype.h"
 #include "parts.h"
 
 /* cffi reads from here on: */

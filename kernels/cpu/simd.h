@@ -1,9 +1,8 @@
 /* Included by kernel files whose loops are compiled for each instruction set; see kernel.h. */
 #ifndef PLK_SIMD_H
 #define PLK_SIMD_H
+#include "inline.h"
 #include "kernel.h"
-#include "vecmath.h"
-#include "generated/kernels.h"
-/* Before a loop over a constant number of partial results: it becomes vector operations, not straight-line code. */
+/* Before a loop over a constant number of partial results: makes GCC vectorise it instead of unrolling it. */
 #define PLK_LANES _Pragma("GCC unroll 1")
 #endif

@@ -1,9 +1,10 @@
-/* The softmax family in float32. A row's maximum, exponentials and sum stay in the L1 cache; other axes than the last
- * go through tiles of columns. */
-#include "simd.h"
+/* The softmax family in float32. A row stays in the L1 cache for its maximum, exponentials and sum; other axes than the
+ * last are computed in tiles of columns. */
 #include "softmax.h"
 #include "index.h"
 #include "parts.h"
+#include "simd.h"
+#include "vecmath.h"
 
 enum { LANES = 16, COLUMNS = 64 };
 
@@ -44,14 +45,14 @@ static double row_exps(const float *x, float *y, int64_t n, float scale, float t
     return total;
 }
 
-/* 1 / total; where lengths leave nothing but zeros they stay zeros */
+/* 1 / total, or 0 where a length is 0: the zeros stay zeros */
 static double inverse(const plk_softmax *p, double total) { return p->length_bytes && total == 0 ? 1 : 1 / total; }
 
 static void row_forward(const plk_softmax *p, const float *x, float *y, int64_t valid)
 {
     float scale = (float)p->scale, top = row_max(x, valid, scale);
     if (p->log) {
-        float shift = top + logf((float)row_exps(x, y, valid, scale, top));    /* y is not x: the record says so */
+        float shift = top + logf((float)row_exps(x, y, valid, scale, top));    /* the record forbids y to be x */
         for (int64_t i = 0; i < valid; i++)
             y[i] = x[i] * scale - shift;
     } else {
@@ -91,7 +92,7 @@ static int64_t length_at(const plk_softmax *p, const void *lengths, int64_t at)
     return v < 0 ? 0 : v < p->n ? v : p->n;
 }
 
-/* Up to COLUMNS columns of one outer index; valid: of each column, all are whole where it is NULL. */
+/* Up to COLUMNS columns of one outer index; valid: the length of each column; NULL: all of n. */
 static inline __attribute__((always_inline)) void columns(const plk_softmax *p, const float *x, float *y, int width,
                                                           const int64_t *valid)
 {
@@ -150,11 +151,11 @@ typedef struct {
     const float *a, *b;
     float *out;
     const void *lengths;
-    int backward, n_pieces;
-    int64_t tiles, units;
+    int backward;
+    int64_t tiles;
 } job;
 
-static void run_piece(void *arg, int64_t piece)
+static void run_part(void *arg, int64_t begin, int64_t end)
 {
     const job *j = arg;
     const plk_softmax *p = j->p;
@@ -162,8 +163,7 @@ static void run_piece(void *arg, int64_t piece)
     float *out = j->out;
     const void *lengths = j->lengths;
     int backward = j->backward;
-    int64_t tiles = j->tiles, begin, end;
-    plk_share(j->units, 1, (int)piece, j->n_pieces, &begin, &end);
+    int64_t tiles = j->tiles;
     for (int64_t u = begin; u < end; u++) {
         if (p->inner == 1) {
             int64_t at = u * p->n;
@@ -186,10 +186,9 @@ static void run_piece(void *arg, int64_t piece)
 
 static void run(const plk_softmax *p, const float *a, const float *b, float *out, const void *lengths, int backward)
 {
-    int n_threads = pl_threads(p->outer * p->n * p->inner * 4);
     int64_t tiles = (p->inner + COLUMNS - 1) / COLUMNS, units = p->outer * (p->inner == 1 ? 1 : tiles);
-    job j = {p, a, b, out, lengths, backward, plk_pieces(n_threads, p->outer * p->n * p->inner * 4), tiles, units};
-    pl_team_run(n_threads, j.n_pieces, run_piece, &j);
+    job j = {p, a, b, out, lengths, backward, tiles};
+    plk_run_parts(p->outer * p->n * p->inner * 4, units, 1, run_part, &j);
 }
 
 /* bufs: x, lengths if any, y */
@@ -201,7 +200,7 @@ PLK_KERNEL(plk_softmax_run)
     return PL_OK;
 }
 
-/* bufs: x, a label that only the gradient needs, y */
+/* bufs: x, a label that only the gradient reads, y */
 PLK_KERNEL(plk_softmax_output)
 {
     (void)scalars;
@@ -217,16 +216,12 @@ PLK_KERNEL(plk_softmax_backward)
     return PL_OK;
 }
 
-typedef struct { const plk_take *p; void *const *bufs; int n_pieces; } picked_rows;
-
-static void picked_piece(void *arg, int64_t i)
+static void picked_part(void *arg, int64_t begin, int64_t end)
 {
-    const picked_rows *s = arg;
-    const plk_take *p = s->p;
-    void *const *bufs = s->bufs;
+    const plk_call *call = arg;
+    const plk_take *p = call->params;
+    void *const *bufs = call->bufs;
     const float *dy = bufs[0];
-    int64_t begin, end;
-    plk_share(p->outer, 1, (int)i, s->n_pieces, &begin, &end);
     for (int64_t r = begin; r < end; r++) {
         const float *y = (const float *)bufs[2] + r * p->n;
         float *dx = (float *)bufs[3] + r * p->n, d = dy[r];
@@ -242,9 +237,6 @@ static void picked_piece(void *arg, int64_t i)
 PLK_KERNEL(plk_pick_log_softmax_backward)
 {
     const plk_take *p = params;
-    int n_threads = pl_threads(p->outer * p->n * 2);
-    (void)scalars;
-    picked_rows s = {p, bufs, plk_pieces(n_threads, p->outer * p->n * 2)};
-    pl_team_run(n_threads, s.n_pieces, picked_piece, &s);
+    plk_run_parts(p->outer * p->n * 2, p->outer, 1, picked_part, &(plk_call){params, bufs, scalars});
     return PL_OK;
 }

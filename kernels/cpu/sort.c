@@ -1,10 +1,12 @@
-/* Sorting lines by keys: an element becomes an unsigned number that orders as it does, NaN after all others both ways.
+/* Sorts lines by keys: unsigned integers in the order of the elements, with NaN last in ascending and descending order.
  * Equal elements keep their order. A small k is selected in one pass, else a line is merged from sorted runs. */
-#include <stdlib.h>
 #include "sort.h"
 #include "cast.h"
-#include "generated/kernels.h"
+#include "dtype.h"
+#include "engine/core/scratch.h"
 #include "parts.h"
+
+#include <stdlib.h>
 
 enum { RUN = 16, FEW = 64, BLOCK = 16 };
 typedef struct { uint64_t key; int64_t at; } item;
@@ -44,8 +46,8 @@ static void insert(item *a, int64_t n)
     }
 }
 
-/* Sorts items; returns where they are then: in a or in room. */
-static item *merge_sort(item *a, item *room, int64_t n)
+/* Sorts items; returns the sorted array, which is a or scratch. */
+static item *merge_sort(item *a, item *scratch, int64_t n)
 {
     for (int64_t i = 0; i < n; i += RUN)
         insert(a + i, n - i < RUN ? n - i : RUN);
@@ -54,16 +56,16 @@ static item *merge_sort(item *a, item *room, int64_t n)
             int64_t left = i, middle = i + run < n ? i + run : n, right = middle,
                     end = i + 2 * run < n ? i + 2 * run : n;
             for (int64_t to = i; to < end; to++)
-                room[to] = left < middle && (right == end || a[left].key <= a[right].key) ? a[left++] : a[right++];
+                scratch[to] = left < middle && (right == end || a[left].key <= a[right].key) ? a[left++] : a[right++];
         }
         item *other = a;
-        a = room;
-        room = other;
+        a = scratch;
+        scratch = other;
     }
     return a;
 }
 
-/* Does any of BLOCK floats side by side come before `worst`? NaN never does, and all do before it. */
+/* Does any of BLOCK adjacent floats sort before `worst`? NaN never does; everything sorts before NaN. */
 static int any_before(const float *x, float worst, int ascend)
 {
     int any = worst != worst;
@@ -76,7 +78,7 @@ static int any_before(const float *x, float worst, int ascend)
     return any;
 }
 
-/* The k first of n items in order, at the front of `best`. */
+/* The first k of n items, sorted, at the front of `best`. */
 static void select_few(const plk_sort *p, const void *x, int64_t first, item *best)
 {
     int64_t held = 0, seen = 0, blocks = p->dtype == PLK_F32 && p->inner == 1;
@@ -128,14 +130,14 @@ static void sort_lines(void *arg, int64_t begin, int64_t end)
     void *indices = p->give & PLK_SORT_INDICES ? bufs[p->give & PLK_SORT_VALUES ? 2 : 1] : NULL;
     int few = p->k <= FEW && p->k * 4 < p->n;
     size_t size = plk_dtype_bytes(p->dtype);
-    item *room = pl_scratch(sizeof(item) * (size_t)(2 * p->n + FEW));
-    if (!room) {
+    item *scratch = pl_scratch(sizeof(item) * (size_t)(2 * p->n + FEW));
+    if (!scratch) {
         __atomic_store_n(&j->failed, 1, __ATOMIC_RELAXED);
         return;
     }
     for (int64_t line = begin; line < end; line++) {
         int64_t o = line / p->inner, c = line % p->inner, first = o * p->n * p->inner + c;
-        item *items = room;
+        item *items = scratch;
         if (few) {
             select_few(p, x, first, items);
         } else {

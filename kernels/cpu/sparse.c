@@ -1,10 +1,9 @@
-/* Products of csr matrices with dense ones: rows are shared among threads, or columns where rows of the result collide,
+/* Products of csr matrices with dense ones. Threads share rows, or columns where several rows add to the same result,
  * so sums do not depend on the number of threads. */
 #include "sparse.h"
-#include "generated/kernels.h"
 #include "parts.h"
 
-/* Do the index arrays describe a csr matrix of this size? They come from users. */
+/* Do the index arrays, which users may write, describe a csr matrix of this size? */
 static int check(const plk_csr *p, const int64_t *indptr, const int64_t *indices)
 {
     int right = indptr[0] >= 0 && indptr[p->n_rows] <= p->n_elements;
@@ -86,9 +85,8 @@ PLK_KERNEL(plk_csr_dot_transposed)
         return status;
     memset(bufs[4], 0, (size_t)(p->n_columns * p->inner * p->size));
     int n_threads = p->inner >= 64 ? pl_threads(indptr[p->n_rows] * p->inner) : 1;
-    /* each reads all elements */
-    plk_parts parts = {dot_columns, &(plk_call){params, bufs, scalars}, p->inner, 16, n_threads};
-    pl_team_run(n_threads, n_threads, plk_run_part, &parts);
+    /* few shares: each reads all elements */
+    plk_run_shares(n_threads, p->inner, 16, dot_columns, &(plk_call){params, bufs, scalars});
     return PL_OK;
 }
 

@@ -1,12 +1,11 @@
-/* The register tile of products and the packing of its operands; for files that include "simd.h".
+/* The register tile of matrix products and the packing of its operands; for files that include "simd.h".
  *
- * One of three, by what is packed: here both operands, or those that many tiles read (products that are used once);
- * lanes.h packs B alone and takes A by pointers to rows or offsets (convolutions: A is an image, its rows overlap);
- * panel.h packs a matrix that stays for many products, in float or double, and sums in an order that does not depend on
- * the rows (RNNs). Packing what need not be is a pass over memory more.
+ * There are three tiles, which differ in what is packed. This one: both operands, if many tiles read them. lanes.h:
+ * only B; A is read by pointers to rows or by offsets (convolutions, where A is an image whose rows overlap). panel.h:
+ * a matrix that is used for many products, in float or double, summed in an order that does not depend on the rows
+ * (RNNs). Unnecessary packing would cost another pass over memory.
  *
- * Element (i, d) of A lies at a[i * a_row + d * a_depth], (d, j) of B at b[d * b_depth + j * b_column].
- */
+ * Element (i, d) of A is a[i * a_row + d * a_depth], (d, j) of B is b[d * b_depth + j * b_column]. */
 #ifndef PLK_TILE_H
 #define PLK_TILE_H
 #include "simd.h"
@@ -26,7 +25,7 @@ enum { WIDTH = 4, ROWS = 6, DEPTH = 256 };
 enum { FEW_ROWS = ROWS / 2 + 1, COLUMNS = 2 * WIDTH, CHUNK = 8, UNROLL = 4 };
 typedef float vector __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
 
-/* The columns of HEIGHT x 4 elements to four places. */
+/* Stores the four columns of HEIGHT x 4 elements. */
 #if defined(__AVX__)
 enum { HEIGHT = 8 };
 typedef float tall __attribute__((vector_size(32), aligned(4), may_alias));
@@ -84,9 +83,8 @@ static void transpose(float *to, int64_t to_step, const float *from, int64_t fro
             to[c * to_step + r] = from[r * from_step + c];
 }
 
-/* A block of A in panels of ROWS rows and DEPTH steps, with zeros for missing rows of the last one. Where the steps of
- * a row lie side by side, a panel is chunks of CHUNK steps, in them the rows; else it is steps, in them the rows:
- * nothing is transposed. */
+/* A block of A in panels of ROWS rows and DEPTH steps, with zeros for missing rows of the last one. If the steps of a
+ * row are contiguous, a panel is (chunk, row, CHUNK steps), else (step, row): nothing is transposed. */
 static void pack_a(float *to, const float *a, int64_t a_row, int64_t a_depth, int64_t rows, int64_t depth)
 {
     for (int64_t i = 0; i < rows; i += ROWS, to += ROWS * DEPTH, a += ROWS * a_row) {
@@ -139,7 +137,7 @@ static const float no_bias[COLUMNS];
 #else
 #define ADD_PRODUCT(to, x, y) to += x * y
 #endif
-/* Step s of a tile. The fence keeps loads of later steps where they are: the registers are full. */
+/* Step s of a tile. The fence stops the compiler from moving loads of later steps here: no register is free. */
 #define STEP(s, n_rows, row, step) \
     { \
         const float *line = s < 2 ? b + s * b_step : below + (s - 2) * b_step; \
@@ -152,7 +150,7 @@ static const float no_bias[COLUMNS];
         __asm__ volatile("" ::: "memory"); \
     }
 /* out (n_rows x COLUMNS) = alpha * rows of A times columns of B + beta * out + bias.  Lines of B are b_step apart;
- * step d of row r of A lies at d / chunk * next + d * step + r * row.  noinline: it needs all registers. */
+ * step d of row r of A is at d / chunk * next + d * step + r * row.  noinline: it needs all registers. */
 #define COMMA ,
 #define TILE(name, n_rows, stride, chunk, next, row, step) \
     __attribute__((noinline, unused)) static void name(int64_t depth, const float *a, stride const float *b, \
@@ -192,7 +190,7 @@ TILE(tile_rows, ROWS, , CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1)                   /
 TILE(tile_steps, ROWS, , DEPTH, 0, 1, ROWS)
 TILE(few_rows, FEW_ROWS, , CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1)                /* the same for the last rows */
 TILE(few_steps, FEW_ROWS, , DEPTH, 0, 1, ROWS)
-TILE(tile_rows_apart, ROWS, int64_t apart COMMA, DEPTH, 0, apart, 1)           /* as they lie in a matrix */
+TILE(tile_rows_apart, ROWS, int64_t apart COMMA, DEPTH, 0, apart, 1)           /* in place, in a matrix */
 TILE(tile_steps_apart, ROWS, int64_t apart COMMA, DEPTH, 0, 1, apart)
 #undef TILE
 #undef STEP

@@ -1,4 +1,4 @@
-/* Triangular matrices in stacks: Cholesky's L, products, solutions, copies of one triangle. */
+/* Stacks of triangular matrices: Cholesky factors, products, solutions, copies of one triangle. */
 #ifndef PLK_TRIANGULAR_H
 #define PLK_TRIANGULAR_H
 #include "kernel.h"

@@ -1,10 +1,11 @@
-/* The kernels of triangular.h for one `real`. A solution goes down the rows; an upper triangle is walked from its last
- * corner with negative steps, and on the right side B is turned, so that there is one loop. */
+/* The kernels of triangular.h for one `real`. A solution goes down the rows. An upper triangle is read from its last
+ * corner with negative steps, and on the right side B is transposed, so that one loop serves all cases. */
 #ifndef PLK_TRIANGULAR_BODY_H
 #define PLK_TRIANGULAR_BODY_H
-#include "triangular.h"
-#include "parts.h"
 #include <math.h>
+#include "engine/core/scratch.h"
+#include "parts.h"
+#include "triangular.h"
 
 typedef PLK_REAL real;
 
@@ -24,7 +25,7 @@ static void subtract(real *restrict y, const real *restrict a, int64_t a_step, c
             y[j] -= *a * x[j];
 }
 
-/* l: n x n. u: room for L transposed, whose rows are made by long steps. Returns 0 if a is not positive definite. */
+/* l: n x n. u: scratch for L transposed, whose rows are contiguous. Returns 0 if a is not positive definite. */
 static int cholesky(const real *a, real *l, real *u, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -44,7 +45,7 @@ static int cholesky(const real *a, real *l, real *u, int64_t n)
     return 1;
 }
 
-/* Where a lower triangle begins and its steps; the rows of x: one after the other by x_step. */
+/* The first element of a lower triangle and its steps; x_step: between rows of x. */
 typedef struct { int64_t a, row, column, x, x_step; } walk;
 
 static walk walk_of(const plk_triangular *p)
@@ -67,7 +68,7 @@ static void solve(const walk *w, const real *a, real *x, int64_t n, int64_t m)
     }
 }
 
-/* x becomes -a . x, from the last row on: those before it are still what they were. */
+/* x <- -a . x, from the last row up, so that the rows above are not changed yet. */
 static void multiply(const walk *w, const real *a, real *x, int64_t n, int64_t m)
 {
     a += w->a, x += w->x;
@@ -81,7 +82,7 @@ static void multiply(const walk *w, const real *a, real *x, int64_t n, int64_t m
 
 typedef void (*walk_fn)(const walk *, const real *, real *, int64_t, int64_t);
 
-/* failed: 1 no memory, 2 not positive definite */
+/* failed: 1: out of memory, 2: not positive definite */
 typedef struct { const plk_triangular *p; void *const *bufs; walk_fn run; real factor; int failed; } batch;
 
 static void factors_part(void *arg, int64_t begin, int64_t end)
@@ -89,9 +90,9 @@ static void factors_part(void *arg, int64_t begin, int64_t end)
     batch *all = arg;
     int64_t n = all->p->n;
     const real *a = all->bufs[0];
-    real *l = all->bufs[1], *room = pl_scratch((size_t)(n * n) * sizeof *room);
+    real *l = all->bufs[1], *scratch = pl_scratch((size_t)(n * n) * sizeof *scratch);
     for (int64_t b = begin; b < end; b++) {
-        int failed = !room ? 1 : cholesky(a + b * n * n, l + b * n * n, room, n) ? 0 : 2;
+        int failed = !scratch ? 1 : cholesky(a + b * n * n, l + b * n * n, scratch, n) ? 0 : 2;
         __atomic_fetch_or(&all->failed, failed, __ATOMIC_RELAXED);
     }
 }

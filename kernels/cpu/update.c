@@ -1,10 +1,12 @@
 /* Runs the loops of optimizer updates. 16-bit weights and gradients pass through blocks in the L1 cache. */
-#include "simd.h"
 #include "update.h"
 #include "cast.h"
+#include "dtype.h"
+#include "engine/core/scratch.h"
 #include "parts.h"
 #include "pointwise.h"
 #include "reduce_methods.h"
+#include "simd.h"
 
 enum { BLOCK = 1024, CHUNK = 32768 };
 
@@ -15,8 +17,7 @@ typedef struct {
     void *const *group;
     char *out;
     int64_t n;
-    int n_pieces;
-    double numbers[PLK_MAX_NUMBERS + 1];
+    double scalars[PLK_MAX_UPDATE_SCALARS + 1];
     double *squares;                             /* LAMB: of each chunk, the sums of squares of weight and direction */
 } weight;
 
@@ -33,23 +34,23 @@ static void *at(const weight *w, void *array, int64_t i)
     return (char *)array + i * (int64_t)plk_dtype_bytes(w->p->dtype);
 }
 
-/* Element i of what is computed with: a state, a 32-bit weight. */
+/* Element i of an array in the type of computation: a state, a 32-bit weight. */
 static void *full_at(const weight *w, void *array, int64_t i)
 {
     return (char *)array + i * (int64_t)(w->p->wide ? 4 : plk_dtype_bytes(w->p->dtype));
 }
 
-/* The gradient's elements from i on, in `room` if they must be converted. */
-static void *gradient_at(const weight *w, int64_t i, int64_t n, float *room)
+/* The gradient's elements from i on, converted into `scratch` if need be. */
+static void *gradient_at(const weight *w, int64_t i, int64_t n, float *scratch)
 {
     void *gradient = (char *)w->group[1] + i * (int64_t)plk_dtype_bytes(w->p->gradient);
     if (!w->p->wide || w->p->gradient == PLK_F32)
         return gradient;
-    convert(w->p->gradient, gradient, PLK_F32, room, n);
-    return room;
+    convert(w->p->gradient, gradient, PLK_F32, scratch, n);
+    return scratch;
 }
 
-/* Elements [i, i + n) from `from` and a gradient to `to`, states in place. */
+/* Updates elements [i, i + n) of `from` by a gradient, to `to`; states are updated in place. */
 static void step(const weight *w, int64_t i, int64_t n, void *from, void *gradient, void *to)
 {
     int n_states = w->p->n_states;
@@ -57,11 +58,12 @@ static void step(const weight *w, int64_t i, int64_t n, void *from, void *gradie
     bufs[2 + n_states] = to;
     for (int s = 0; s < n_states; s++)
         bufs[2 + s] = bufs[3 + n_states + s] = full_at(w, w->group[2 + s], i);
-    w->loop(n, bufs, w->numbers);
+    w->loop(n, bufs, w->scalars);
 }
 
-static void update(const weight *w, int64_t begin, int64_t end)
+static void update(void *arg, int64_t begin, int64_t end)
 {
+    const weight *w = arg;
     const plk_update *p = w->p;
     float gradient[BLOCK];
     if (!p->wide) {
@@ -77,48 +79,32 @@ static void update(const weight *w, int64_t begin, int64_t end)
     }
 }
 
-static void update_piece(void *arg, int64_t i)
-{
-    const weight *w = arg;
-    int64_t begin, end;
-    plk_share(w->n, BLOCK, (int)i, w->n_pieces, &begin, &end);
-    update(w, begin, end);
-}
-
-/* work: as for pl_threads */
-static void update_shared(weight *w, int64_t work)
-{
-    int n_threads = pl_threads(work);
-    w->n_pieces = plk_pieces(n_threads, work);
-    pl_team_run(n_threads, w->n_pieces, update_piece, w);
-}
-
 static void weight_begin(weight *w, const plk_update *p, int k, void *const *bufs, const double *scalars)
 {
     int size = 2 + p->n_states + (p->wide != 0), n = p->n_weights;
     void *const *after = bufs + size * n;
     *w = (weight){.p = p, .loop = plk_pointwise_loop(p->loop, p->wide ? PLK_F32 : p->dtype), .group = bufs + size * k,
                   .out = after[p->n_after + k], .n = p->n[k]};
-    for (int i = 0; i < p->n_numbers; i++)
+    for (int i = 0; i < p->n_scalars; i++)
         switch (p->at[i]) {
-        case PLK_NUMBER_LRS: w->numbers[i] = ((const float *)after[0])[k]; break;
-        case PLK_NUMBER_WDS: w->numbers[i] = ((const float *)after[1])[k]; break;
-        case PLK_NUMBER_SCALE: w->numbers[i] = *(const float *)after[0]; break;
-        case PLK_NUMBER_FIXED: w->numbers[i] = p->fixed[i]; break;
-        default: w->numbers[i] = scalars[p->at[i] + k * p->step[i]];
+        case PLK_SCALAR_LRS: w->scalars[i] = ((const float *)after[0])[k]; break;
+        case PLK_SCALAR_WDS: w->scalars[i] = ((const float *)after[1])[k]; break;
+        case PLK_SCALAR_SCALE: w->scalars[i] = *(const float *)after[0]; break;
+        case PLK_SCALAR_FIXED: w->scalars[i] = p->fixed[i]; break;
+        default: w->scalars[i] = scalars[p->at[i] + k * p->step[i]];
         }
 }
 
-/* Is there a gradient? Its scale is 0, NaN or infinite where it overflowed. */
+/* Is the gradient usable? Its scale is 0, NaN or infinite if it overflowed. */
 static int is_usable(const plk_update *p, const weight *w)
 {
-    for (int i = 0; i < p->n_numbers; i++)
-        if (p->at[i] == PLK_NUMBER_SCALE && !(w->numbers[i] != 0 && isfinite(w->numbers[i])))
+    for (int i = 0; i < p->n_scalars; i++)
+        if (p->at[i] == PLK_SCALAR_SCALE && !(w->scalars[i] != 0 && isfinite(w->scalars[i])))
             return 0;
     return 1;
 }
 
-/* bufs: groups, what comes after them, new weights */
+/* bufs: groups, inputs after them, new weights */
 PLK_KERNEL(plk_update_run)
 {
     const plk_update *p = params;
@@ -126,7 +112,7 @@ PLK_KERNEL(plk_update_run)
         weight w;
         weight_begin(&w, p, k, bufs, scalars);
         if (is_usable(p, &w)) {
-            update_shared(&w, w.n * (1 + p->n_states));
+            plk_run_parts(w.n * (1 + p->n_states), w.n, BLOCK, update, &w);
         } else if (p->wide) {
             convert(PLK_F32, w.group[2 + p->n_states], p->dtype, w.out, w.n);
         } else if (w.out != w.group[0]) {
@@ -182,14 +168,14 @@ PLK_KERNEL(plk_lamb_run)
         w.squares = pl_scratch(sizeof(double) * 2 * (size_t)(n_chunks + 1));
         if (!w.squares)
             return pl_fail(PL_ENOMEM, "out of memory for LAMB");
-        pl_team_run(pl_threads(w.n * 3), n_chunks, measure_piece, &w);
+        pl_thread_pool_run(pl_threads(w.n * 3), n_chunks, measure_piece, &w);
         for (int64_t c = 0; c < n_chunks; c++) {
             weights += w.squares[2 * c];
             directions += w.squares[2 * c + 1];
         }
-        w.numbers[d->n_numbers] = lamb_rate(p, scalars, scalars[p->lr_at + k], sqrt(weights), sqrt(directions));
+        w.scalars[d->n_scalars] = lamb_rate(p, scalars, scalars[p->lr_at + k], sqrt(weights), sqrt(directions));
         w.loop = plk_pointwise_loop(p->step, d->wide ? PLK_F32 : d->dtype);
-        update_shared(&w, w.n * 3);
+        plk_run_parts(w.n * 3, w.n, BLOCK, update, &w);
     }
     return PL_OK;
 }
@@ -202,7 +188,7 @@ PLK_KERNEL(plk_lamb_step)
     void *group[3] = {bufs[0], bufs[1], bufs[4]};
     double rate = lamb_rate(p, scalars, scalars[p->lr_at], *(const float *)bufs[2], *(const float *)bufs[3]);
     weight w = {.p = d, .loop = plk_pointwise_loop(p->step, PLK_F32), .group = group, .out = bufs[4 + d->wide],
-                .n = d->n[0], .numbers = {rate}};
-    update_shared(&w, d->n[0]);
+                .n = d->n[0], .scalars = {rate}};
+    plk_run_parts(d->n[0], d->n[0], BLOCK, update, &w);
     return PL_OK;
 }

@@ -38,13 +38,13 @@ def _numbers(rule: Rule, op, attrs) -> dict:
         if name in positions:
             where.append(positions[name])
         elif preloaded and name in ("lr", "wd"):
-            where.append((lib.PLK_NUMBER_LRS if name == "lr" else lib.PLK_NUMBER_WDS, 0))
+            where.append((lib.PLK_SCALAR_LRS if name == "lr" else lib.PLK_SCALAR_WDS, 0))
         elif name in attrs:
-            where.append((lib.PLK_NUMBER_FIXED, 0))
+            where.append((lib.PLK_SCALAR_FIXED, 0))
         else:
-            where.append((lib.PLK_NUMBER_SCALE, 0))
+            where.append((lib.PLK_SCALAR_SCALE, 0))
     return {
-        "n_numbers": len(where),
+        "n_scalars": len(where),
         "at": [at for at, _ in where],
         "step": [step for _, step in where],
         "fixed": fixed,

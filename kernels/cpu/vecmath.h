@@ -1,7 +1,7 @@
 /* Math for kernel loops: plk_NAME_f32 is branch-free so that loops vectorise, plk_NAME_f64 is libm's.
  *
  * Every float32 function that is written here is within 4 ulp and right on NaN, infinities, zeros and denormals
- * (tests/kernels/test_native.py measures it). It relies on -fno-math-errno -fno-trapping-math, never on -ffast-math.
+ * (tests/kernels/test_native.py checks it). It relies on -fno-math-errno -fno-trapping-math, never on -ffast-math.
  * Rounding to an integer adds 1.5 * 2^23; selections are ?: so that they become blends.
  */
 #ifndef PLK_VECMATH_H
@@ -9,16 +9,15 @@
 #include <math.h>
 #include <stdint.h>
 #include "generated/trig_table.h"
-
-#define PLK_INLINE static inline __attribute__((always_inline, unused))
+#include "inline.h"
 
 PLK_INLINE int32_t plk_bits(float x) { int32_t i; __builtin_memcpy(&i, &x, 4); return i; }
 PLK_INLINE float plk_float(int32_t i) { float x; __builtin_memcpy(&x, &i, 4); return x; }
 PLK_INLINE int64_t plk_bits64(double x) { int64_t i; __builtin_memcpy(&i, &x, 8); return i; }
 PLK_INLINE double plk_double(int64_t i) { double x; __builtin_memcpy(&x, &i, 8); return x; }
 
-/* a b + c: fused where the machine has it. Written out, because fused groups are compiled without contraction, so that
- * they round as single operators do. */
+/* a b + c: fused where the machine has it. Explicit, because fused groups are compiled without contraction to round as
+ * single operators do. */
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
 PLK_INLINE float plk_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 #else
@@ -102,8 +101,8 @@ PLK_INLINE float plk_log1p_f32(float x)
 }
 
 /* With e = exp(-2 |x|) = 2^n (Q - R) / (Q + R), (1 - e) / (1 + e) in one division; where n is 0, that is R / Q. R / Q
- * is tanh(r), |r| <= ln2 / 4, to 1e-9; both times 0.75, since sums just below 1 round better than those just above. No
- * term of ln2 beside the first changes anything. From 9.01 on tanh is 1. */
+ * is tanh(r), |r| <= ln2 / 4, to 1e-9; both times 0.75, since sums just below 1 round better than those just above. The
+ * first term of ln2 is enough. From 9.01 on tanh is 1. */
 PLK_INLINE float plk_tanh_f32(float x)
 {
     float a = fabsf(x);
@@ -191,8 +190,8 @@ PLK_INLINE float plk_tan_f32(float x)
     return x == 0.0f ? x : (x < 0.0f ? -t : t);
 }
 
-/* In double: log |x| by the atanh series, times y, then exp; so overflow, underflow and denormals come out right. What
- * depends on y alone is a number, never a condition: where y is one number for all x, GCC would not vectorise those. */
+/* In double: log |x| by the atanh series, times y, then exp; so overflow, underflow and denormals are correct. What
+ * depends only on y is computed without conditions: with the same y for all x, GCC would not vectorise them. */
 PLK_INLINE float plk_pow_f32(float x, float y)
 {
     double a = (double)fabsf(x);
@@ -223,7 +222,7 @@ PLK_INLINE float plk_pow_f32(float x, float y)
     return y == 0.0f ? 1.0f : v;
 }
 
-/* x to the power of 0, 1, 2, 3 or 4, where y is one number for all x */
+/* x to the power of 0, 1, 2, 3 or 4, for the same y for all x */
 PLK_INLINE int plk_pow_is_small(double y) { return y >= 0 && y <= 4 && y == (int)y; }
 PLK_INLINE float plk_pow_factor_f32(float x, int32_t mask)      /* x or 1 */
 {
@@ -246,10 +245,10 @@ PLK_INLINE float plk_rsqrt_f32(float x) { return 1.0f / sqrtf(x); }
 PLK_INLINE float plk_fabs_f32(float x) { return fabsf(x); }
 PLK_INLINE float plk_abs_f32(float x) { return fabsf(x); }
 
-/* Half away from zero; the addend is the largest float below 1/2, so that 0.49999997 goes to 0. */
+/* Rounds half away from zero; the addend is the largest float below 1/2, so that 0.49999997 becomes 0. */
 PLK_INLINE float plk_round_f32(float x) { return truncf(x + copysignf(0.49999997f, x)); }
 
-/* Trigamma's and digamma's callers are rare: double, by recurrence up to 6, then the asymptotic series. */
+/* Digamma and trigamma are rare: in double, by recurrence up to 6, then the asymptotic series. */
 PLK_INLINE double plk_digamma_f64(double x)
 {
     double y = 0;
@@ -341,7 +340,7 @@ PLK_INLINE double plk_div_f64(double x, double y) { return x / y; }
 PLK_INLINE float plk_fmod_f32(float x, float y) { return fmodf(x, y); }
 PLK_INLINE double plk_fmod_f64(double x, double y) { return fmod(x, y); }
 
-/* The remainder with the divisor's sign, as Python's %; x mod 0 is 0, as MXNet has it. */
+/* The remainder with the divisor's sign, as Python's %; x mod 0 is 0, as in MXNet. */
 PLK_INLINE float plk_mod_f32(float x, float y)
 {
     float r = y == 0.0f ? 0.0f : fmodf(x, y);
@@ -378,8 +377,8 @@ PLK_INLINE int64_t plk_pow_int(int64_t x, int64_t y)
         v *= y & 1 ? b : 1;
     return (int64_t)v;
 }
-/* A number as integers of a range see it: truncated, and wrapped by the cast that follows; what no int64 holds is an
- * end of the range. */
+/* A scalar for integers of a range: truncated, and wrapped by the cast that follows; beyond int64 it is an end of the
+ * range. */
 PLK_INLINE int64_t plk_whole(double v, int64_t low, int64_t high)
 {
     return v != v ? 0 : v >= 0x1p63 ? high : v < -0x1p63 ? low : (int64_t)v;

@@ -1,5 +1,4 @@
-/* Arrays as kernels see them: element types and what they are computed in, 16-byte vectors, indices without
- * division. */
+/* Arrays in kernels: element types and their types of computation, 16-byte vectors, indices without division. */
 #pragma once
 #include "device.cuh"
 
@@ -16,7 +15,7 @@ DEVICE float value_of(float16 x) { return to_float(x); }
 DEVICE float value_of(bfloat16 x) { return to_float(x); }
 DEVICE uint8_t value_of(bool x) { return x; }
 
-/* A number as a type holds it: floats go to small integers by way of the widest, bools are 0 or 1. */
+/* A value converted to a type: floats are converted to small integers through the widest one, bools are 0 or 1. */
 template<class T> struct As {
     template<class V> static DEVICE T from(V v) { return (T)v; }
 };
@@ -40,7 +39,7 @@ template<class T, class V> DEVICE T as(V v) { return As<T>::from(v); }
 /* between any two element types */
 template<class T, class S> DEVICE T convert(S v) { return as<T>(value_of(v)); }
 
-/* A dynamic number as integers see it: truncated and wrapped; what no int64 holds is an end of their range. */
+/* A dynamic scalar for integers: truncated and wrapped; beyond int64 it is an end of their range. */
 template<class T> DEVICE T number(double v) { return (T)v; }
 DEVICE int64_t whole(double v, int64_t low, int64_t high)
 {
@@ -71,8 +70,8 @@ template<class T, class... More> DEVICE bool is_aligned(T *p, More... more)
 
 /* ---- indices ---------------------------------------------------------------------------------------------------- */
 
-/* Division of 0 <= n < 2^31 by a number known when the plan is made: multiply and shift (Granlund and Montgomery 1994).
- * layout.py makes the numbers. */
+/* Division of 0 <= n < 2^31 by a constant of the plan: multiply and shift (Granlund and Montgomery 1994). layout.py
+ * computes the factors. */
 template<class I> struct Divisor;
 template<> struct Divisor<int32_t> {
     int32_t by;
@@ -88,7 +87,7 @@ template<> struct Divisor<int64_t> {
     DEVICE int64_t operator()(int64_t n) const { return n / by; }
 };
 
-/* Where elements of N arrays lie that are walked together in D dimensions, innermost first. */
+/* Strides of N arrays with the same index space of D dimensions, innermost first. */
 template<class I, int D, int N> struct Places {
     Divisor<I> size[D < 1 ? 1 : D];
     I stride[D < 1 ? 1 : D][N];
@@ -110,7 +109,7 @@ template<class I, int D, int N> struct Places {
     }
 };
 
-/* An index as an axis of n elements has it: clipped, or wrapped. */
+/* An index into an axis of n elements: clipped, or wrapped. */
 DEVICE int64_t place_in(int64_t k, int64_t n, int wrap)
 {
     if (!wrap)

@@ -1,8 +1,8 @@
-/* Attention, a tile of scores at a time: neither scores nor probabilities go to memory. Every product is one of the
- * tensor cores; float32 takes three of TF32 each, which is as exact as float32 itself.
+/* Attention, one tile of scores at a time: neither scores nor probabilities are stored. All matrix products use tensor
+ * cores; for float32 three products in TF32 each, which is as exact as float32.
  *
  * A warp owns 16 rows of scores. Forward, rows are queries and columns keys: an online softmax. Backward the same
- * program runs twice, on rows of queries for dq, and on rows of keys, columns of queries, for dk and dv; so each result
+ * kernel runs twice, on rows of queries for dq, and on rows of keys, columns of queries, for dk and dv; so each result
  * is summed by one warp in one order. Sources: Dao et al. 2022, arXiv:2205.14135; Markidis et al. 2018 (splitting
  * TF32).
  */
@@ -11,7 +11,7 @@
 
 enum { MASK_NONE, MASK_ADD, MASK_WHERE, MASK_LENGTH };
 
-/* Rows that lie in a source: steps between batches, heads and rows; elements of a row lie side by side. */
+/* Rows of a source: steps between batches, heads and rows; the elements of a row are contiguous. */
 template<class T> struct View {
     T *p;
     int64_t batch, head, row;
@@ -29,7 +29,7 @@ struct Lengths {
     float scale;
 };
 
-/* ---- products of a warp: fragments from shared memory ------------------------------------------------------------ */
+/* ---- matrix products of a warp: fragments from shared memory ----------------------------------------------------- */
 
 /* Elements of a row of a tile of DIM: padded, so that the rows of a fragment begin in different banks. */
 template<class T, int DIM> struct Row { static const int step = DIM + 16 / (int)sizeof(T); };
@@ -73,7 +73,7 @@ template<> DEVICE void Pairs<float16>::multiply(float (&c)[4], const A &a, const
 template<> DEVICE void Pairs<bfloat16>::multiply(float (&c)[4], const A &a, const B &b) { mma_bfloat16(c, a.x, b.x); }
 
 /* float32 as the sum of two numbers of TF32; the product of the small ones is below its last bit. 8 of k at a time,
- * those of a lane side by side: the order of k is free as long as both operands have the same. */
+ * those of a lane adjacent: any order of k will do if both operands have the same. */
 struct Split {
     static const int k = 8;
     struct A { uint32_t x[4], low[4]; };
@@ -162,8 +162,8 @@ template<class T, int DIM, int N> DEVICE void gather(float (&out)[DIM / 8][4], c
     }
 }
 
-/* Rows [first, first + ROWS) of x (n rows of dim elements) come to a tile, zeros around them. Ends with nothing waited
- * for: wait() and a barrier are the caller's. */
+/* Starts to copy rows [first, first + ROWS) of x (n rows of dim elements) to a tile, padded with zeros. The caller
+ * waits with wait() and a barrier. */
 template<class T, int DIM, int ROWS, int THREADS>
 DEVICE void fetch(T *tile, const T *x, int64_t row, int first, int n, int dim)
 {
@@ -184,7 +184,7 @@ DEVICE void fetch(T *tile, const T *x, int64_t row, int first, int n, int dim)
     copy_async_commit();
 }
 
-/* A score with its scale and mask; p of a key that does not count is 0. follows: its gradient reaches the score. */
+/* A score with its scale and mask; p of a masked key is 0. follows: the gradient reaches the score. */
 template<class M, int KIND> struct Masked {
     const M *p;
     int64_t query, key;
@@ -209,7 +209,7 @@ template<class M, int KIND> struct Masked {
         }
         return KIND == MASK_LENGTH ? follows : true;
     }
-    /* May p of (i, j) be more than 0? base: what its row's scores reach elsewhere. exp(-104) is 0 in float32. */
+    /* May p of (i, j) be more than 0? base: the maximum of the other scores of its row. exp(-104) is 0 in float32. */
     DEVICE bool counts(int i, int j, float base) const
     {
         if (i >= n_q || j >= n_k)
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(256)
     kept[i] = bits;
 }
 
-/* What the probability of (i, j) is multiplied by. */
+/* The factor of dropout for the probability of (i, j). */
 template<bool DROPS> struct Kept {
     const uint32_t *bits;
     int words, n_q;
@@ -285,7 +285,7 @@ __global__ void __launch_bounds__(2 * ROWS)
         for (int u = 0; u < 4; u++)
             out[j][u] = 0;
     fetch<T, DIM, ROWS, threads>(qs, q.at(b, h), q.row, first, l.n_q, l.dim);
-    /* the first tile from `key` on of which anything counts: half of them do not where a mask is causal */
+    /* the first tile from `key` on that is not masked: a causal mask skips half of the tiles */
     auto next = [&](int key) {
         for (; KIND != MASK_NONE && key < l.n_k; key += COLUMNS) {
             int any = 0;
@@ -304,7 +304,7 @@ __global__ void __launch_bounds__(2 * ROWS)
     while (key < l.n_k) {
         fetch<T, DIM, COLUMNS, threads>(vs, from_v, v.row, key, l.n_k, l.dim_v);
         copy_async_wait<1>();
-        __syncthreads();    /* keys are there, values on their way */
+        __syncthreads();    /* keys have arrived, values not yet */
         scores<T, DIM, N>(s, qs + r * step, ks);
         float high[2] = {top[0], top[1]};
 #pragma unroll
@@ -342,12 +342,12 @@ __global__ void __launch_bounds__(2 * ROWS)
                     s[j][u] *= kept(i, column);
             }
         copy_async_wait<0>();
-        __syncthreads();    /* values are there, keys are used */
+        __syncthreads();    /* values have arrived, keys are no longer needed */
         key = next(key + COLUMNS);
         if (key < l.n_k)
             fetch<T, DIM, COLUMNS, threads>(ks, from_k, k.row, key, l.n_k, l.dim);
         gather<T, DIM, N>(out, s, vs);
-        __syncthreads();    /* values are used */
+        __syncthreads();    /* values are no longer needed */
     }
     copy_async_wait<0>();
     T *to = y.at(b, h);
@@ -373,7 +373,7 @@ __global__ void __launch_bounds__(2 * ROWS)
     }
 }
 
-/* dot[i] = dy . y of query i; a warp each. */
+/* dot[i] = dy . y of query i; one warp for each. */
 template<class T> __global__ void attention_dot(View<const T> dy, View<const T> y, float *dot, Lengths l, int64_t n)
 {
     int lane = threadIdx.x % 32;

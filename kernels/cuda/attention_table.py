@@ -9,8 +9,8 @@ from ..record import HALVES
 from ..spec import ITEM_BYTES
 from .launch import Argument, Buffer, Fill, Float32, Float64, Int32, Int64, Launch, Struct
 from .layout import THREADS, TYPES, blocks_for, ceil_div
+from .matmul_plan import NOWHERE, ScratchSpace, grid_of, steps
 from .random_table import STREAM
-from .steps import NOWHERE, Room, grid_of, steps
 from .table import native
 
 MASKS = {None: "MASK_NONE", "add": "MASK_ADD", "where": "MASK_WHERE", "length": "MASK_LENGTH"}
@@ -116,7 +116,7 @@ def attention_entry(op, ins, outs, attrs):
         arguments = [bits, Int64(n_words), n_k, Float64(call.p), *STREAM]
         grid = blocks_for(n_words, THREADS)
         found.insert(0, Launch("attention.cu", "draw_kept", grid, (THREADS,), arguments))
-    return steps(found, Room())
+    return steps(found, ScratchSpace())
 
 
 @native("_attention_grad")
@@ -128,14 +128,14 @@ def attention_grad_entry(op, ins, outs, attrs):
     if not all(apart([v[1:] for v in views if v[0] == i]) for i in range(n)):
         return None  # the kernels write each element of a gradient once
     batch, heads, n_q, n_k, _, _ = attrs["sizes"]
-    room, first, dtype = Room(), len(ins), call.dtype
+    scratch, first, dtype = ScratchSpace(), len(ins), call.dtype
     covered = [sum(prod(v[2]) for v in views if v[0] == i) for i in range(n)]
     found = [
         Fill(Buffer(first + i), prod(t.shape) * ITEM_BYTES[dtype])
         for i, t in enumerate(outs[:n])
         if covered[i] != prod(t.shape)
     ]
-    dot, dy, sums = room.take_array("float32", batch, heads, n_q), call.result(0), Buffer(2)
+    dot, dy, sums = scratch.take_array("float32", batch, heads, n_q), call.result(0), Buffer(2)
     size = batch * heads * n_q
     arguments = [dy, call.result(1), dot, call.lengths(), Int64(size)]
     name, grid = f"attention_dot<{TYPES[dtype]}>", grid_of(size, 8)
@@ -156,4 +156,4 @@ def attention_grad_entry(op, ins, outs, attrs):
     wants = ["WANT_KEYS", "WANT_VALUES"] if call.width > 128 else ["WANT_KEYS | WANT_VALUES"]
     for want in wants:
         backward(want, n_k, k, v, q, dy, dk, dv)
-    return steps(found, room)
+    return steps(found, scratch)

@@ -11,7 +11,7 @@ for _name in module_names(__file__):
     importlib.import_module(f"{__package__}.{_name}")
 tables.fill(TABLE, "cuda")
 
-from . import conv_table, fallback, fused_table, steps, trace  # noqa: E402
+from . import conv_table, fallback, fused_table, matmul_plan, trace  # noqa: E402
 from .pending import CompileError, pending  # noqa: E402
 from .pointwise_source import METHODS  # noqa: E402
 
@@ -37,7 +37,7 @@ def bind(op, found, device) -> Bound:
 
 
 def ends_matmul(dtype, act=None, keep=False, residual=False, slope=None) -> bool:
-    return slope is None and steps.ends_inside(dtype, act, keep, residual)
+    return slope is None and matmul_plan.ends_inside(dtype, act, keep, residual)
 
 
 def ends_conv(op, attrs) -> bool:

@@ -1,5 +1,5 @@
-/* Batch normalisation, alone or with the sum and the relu that follow it, both ways. Statistics are reductions by
- * map_reduce.cuh; a thread sums around the first element that it sees, so that nothing cancels. */
+/* Batch normalisation, alone or with the sum and the relu that follow it, forward and backward. Statistics are
+ * reductions by map_reduce.cuh; a thread subtracts the first element that it reads, which avoids cancellation. */
 #include "map_reduce.cuh"
 
 /* The channel of an element of (n, channels, space). */
@@ -17,7 +17,7 @@ DEVICE double root_of(double x) { return sqrt(x); }
 
 /* ---- forward ---------------------------------------------------------------------------------------------------- */
 
-/* mean and 1 / sqrt(var + eps) of each channel; the moving ones follow. */
+/* mean and 1 / sqrt(var + eps) of each channel; updates the moving statistics. */
 template<class T, class P, class I> struct Moments {
     typedef computed<T> A;
     struct Sums {
@@ -69,7 +69,7 @@ template<class T, class P, class I> struct Moments {
     }
 };
 
-/* The moving statistics serve: mean and rstd as outputs. */
+/* Without batch statistics: mean and rstd from the moving statistics. */
 template<class P>
 __global__ void moving_stats(int64_t channels, const P *moving_mean, const P *moving_var, P *mean, P *rstd, double eps)
 {
@@ -134,7 +134,7 @@ template<class M, class I, int V> __global__ void __launch_bounds__(256) by_chan
 
 /* ---- backward --------------------------------------------------------------------------------------------------- */
 
-/* What relu leaves of dy [+ more], given its result y. */
+/* The gradient of relu for dy [+ more], given its result y. */
 template<class A> DEVICE A masked(A d, A y) { return d * (y > 0 ? (A)1 : (A)0); }
 
 /* sums[c] = sum of dz, sums[channels + c] = sum of dz (x - mean); and dgamma, dbeta of them */

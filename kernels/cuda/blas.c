@@ -1,9 +1,9 @@
 /* Matrix products by cuBLASLt, found with dlopen. Its few types are declared here, so that building needs no toolkit.
- * It works on columns, we on rows: what it is told to compute is C^T = op(B)^T op(A)^T. Source: cuBLASLt API
+ * It is column-major and plait is row-major, so it computes C^T = op(B)^T op(A)^T. Source: cuBLASLt API
  * reference. */
 #include "blas.h"
-#include "kernel.h"
-#include "gpu.h"
+#include "engine/core/gpu.h"
+#include "kernels/cpu/dtype.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ enum {
     LT_EPILOGUE_DEFAULT = 1, LT_EPILOGUE_RELU = 2, LT_EPILOGUE_BIAS = 4, LT_EPILOGUE_GELU = 32, LT_EPILOGUE_AUX = 128,
     /* cublasLtMatrixLayoutAttribute_t */
     LT_LAYOUT_BATCHES = 5, LT_LAYOUT_STEP = 6,
-    LT_PREFER_ROOM = 1, LT_PREFER_ALIGNMENT_A = 5, LT_NOT_SUPPORTED = 15
+    LT_PREFER_WORKSPACE = 1, LT_PREFER_ALIGNMENT_A = 5, LT_NOT_SUPPORTED = 15
 };
 
 #define LT_FUNCTIONS(X) \
@@ -65,7 +65,7 @@ enum { N_CHOICES = 4 };
 typedef struct {
     lt_desc desc;
     lt_layout a, b, c;
-    struct { uint32_t alignment; lt_algorithm algorithm; size_t room_bytes; } choices[N_CHOICES];
+    struct { uint32_t alignment; lt_algorithm algorithm; size_t workspace_bytes; } choices[N_CHOICES];
     int n_choices;
 } plk_blas_state;
 
@@ -79,7 +79,7 @@ void *plk_where_find(const plk_where *place, void *const *bufs, char *scratch)
 int plk_steps_run(const void *params, void *const *bufs, const double *scalars)
 {
     const plk_steps *p = params;
-    if (p->scratch_bytes && !pl_gpu_scratch((size_t)p->scratch_bytes))    /* whoever asks for less gets this one */
+    if (p->scratch_bytes && !pl_gpu_scratch((size_t)p->scratch_bytes))    /* less aligned pointers use this one */
         return PL_ENOMEM;
     int status = PL_OK;
     for (int i = 0; i < p->n && status == PL_OK; i++)
@@ -109,9 +109,9 @@ int plk_blas_load(const char *path)
 
 static int fail(lt_status status, const char *what)
 {
-    char text[160];
-    snprintf(text, sizeof text, "gpu: cuBLASLt cannot %s (cublasStatus_t %d)", what, status);
-    return pl_fail(PL_FAILED, text);
+    char message[160];
+    snprintf(message, sizeof message, "gpu: cuBLASLt cannot %s (cublasStatus_t %d)", what, status);
+    return pl_fail(PL_FAILED, message);
 }
 
 static lt_handle handle_get(void)
@@ -196,19 +196,19 @@ static lt_status state_make(const plk_blas *p, plk_blas_state *s)
     return status;
 }
 
-/* The algorithm for pointers of this alignment; -1: none, with a text. */
+/* The algorithm for pointers of this alignment; -1: none, with a message. */
 static int choose(plk_blas_state *s, lt_handle handle, uint32_t alignment)
 {
     for (int i = 0; i < s->n_choices; i++)
         if (s->choices[i].alignment == alignment)
             return i;
     lt_preference preference = NULL;
-    uint64_t room = PLK_BLAS_ROOM_BYTES;
+    uint64_t workspace = PLK_BLAS_WORKSPACE_BYTES;
     lt_heuristic found = {0};
     int n_found = 0, at = s->n_choices < N_CHOICES ? s->n_choices : N_CHOICES - 1;
     lt_status status = lt.preference_new(&preference);
     if (!status)
-        status = lt.preference_set(preference, LT_PREFER_ROOM, &room, sizeof room);
+        status = lt.preference_set(preference, LT_PREFER_WORKSPACE, &workspace, sizeof workspace);
     for (int i = 0; i < 4 && !status; i++)
         status = lt.preference_set(preference, LT_PREFER_ALIGNMENT_A + i, &alignment, sizeof alignment);
     if (!status)
@@ -223,7 +223,7 @@ static int choose(plk_blas_state *s, lt_handle handle, uint32_t alignment)
     }
     s->choices[at].alignment = alignment;
     s->choices[at].algorithm = found.algorithm;
-    s->choices[at].room_bytes = found.workspace_bytes;
+    s->choices[at].workspace_bytes = found.workspace_bytes;
     s->n_choices = at + 1;
     return at;
 }
@@ -234,27 +234,27 @@ int plk_blas_run(const void *params, void *const *bufs, const double *scalars)
     const plk_blas *p = params;
     plk_blas_state *s = (plk_blas_state *)p->state;
     lt_handle handle = handle_get();
-    char *scratch = pl_gpu_scratch((size_t)p->room_at + PLK_BLAS_ROOM_BYTES);
+    char *scratch = pl_gpu_scratch((size_t)p->workspace_at + PLK_BLAS_WORKSPACE_BYTES);
     if (!scratch)
         return PL_ENOMEM;
     if (!handle)
-        return pl_fail(PL_FAILED, "gpu: cuBLASLt cannot be started");
+        return pl_fail(PL_FAILED, "gpu: cuBLASLt cannot be initialized");
     if (!s->desc) {
         lt_status status = state_make(p, s);
         if (status)
-            return fail(status, "describe a product");
+            return fail(status, "describe a matrix product");
     }
     void *a = plk_where_find(&p->a, bufs, scratch), *b = plk_where_find(&p->b, bufs, scratch);
     void *y = plk_where_find(&p->y, bufs, scratch), *c = plk_where_find(&p->c, bufs, scratch);
     void *bias = plk_where_find(&p->bias, bufs, scratch), *aux = plk_where_find(&p->aux, bufs, scratch);
     uintptr_t bits = (uintptr_t)a | (uintptr_t)b | (uintptr_t)y | (uintptr_t)c | 256;
-    lt_status status = 0;                     /* the pointers first: rules for some epilogues look at them */
+    lt_status status = 0;                     /* the pointers first: some epilogues depend on them */
     if (bias)
         status = lt.desc_set(s->desc, LT_DESC_BIAS_POINTER, &bias, sizeof bias);
     if (aux && !status)
         status = lt.desc_set(s->desc, LT_DESC_AUX_POINTER, &aux, sizeof aux);
     if (status)
-        return fail(status, "describe a product");
+        return fail(status, "describe a matrix product");
     int i = choose(s, handle, (uint32_t)(bits & -bits));
     if (i < 0)
         return PL_FAILED;
@@ -263,6 +263,6 @@ int plk_blas_run(const void *params, void *const *bufs, const double *scalars)
     bool wide = p->dtype == PLK_F64;
     status = lt.matmul(handle, s->desc, wide ? (const void *)&p->alpha : &alpha, b, s->a, a, s->b,
                        wide ? (const void *)&wide_beta : &beta, c ? c : y, s->c, y, s->c, &s->choices[i].algorithm,
-                       scratch + p->room_at, s->choices[i].room_bytes, pl_gpu_stream());
+                       scratch + p->workspace_at, s->choices[i].workspace_bytes, pl_gpu_stream());
     return status ? fail(status, "multiply matrices") : PL_OK;
 }

@@ -337,7 +337,7 @@ def _load(device: int, kernel: Kernel, architecture: str, key: str) -> int:
     module = _modules.get((device, key)) or lib.pl_gpu_module(device, ffi.from_buffer(code))
     handle = module and lib.pl_gpu_function(device, module, name or kernel.name.encode())
     if not handle:
-        why = ffi.string(lib.pl_error_last()).decode(errors="replace")
+        why = ffi.string(lib.pl_error_message()).decode(errors="replace")
         raise MXNetError(f"gpu({device}): {kernel.name}: {why}")
     _modules[device, key] = module
     return handle

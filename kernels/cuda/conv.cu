@@ -1,12 +1,12 @@
-/* Convolution as a matrix product whose operands are gathered where they lie, both ways, and a direct kernel where
- * every channel has filters of its own. Any strides: both memory layouts; 2 or 3 spatial axes (1: the first has size
+/* Convolution and its gradients as matrix products whose operands are gathered from the arrays in place, and a direct
+ * kernel for depthwise convolutions. Any strides, so both memory layouts; 2 or 3 spatial axes (1: the first has size
  * 1).
  *
  * forward y[f][image, out] = sum over c, tap of     w[f][c, tap]      x[image, c][out * stride - pad + tap * dilate]
  * data    dx[c][image, in] = sum over f, tap of     w[f, tap][c]      dy[image, f][(in + pad - tap * dilate) / stride]
  * weight  dw[f][c, tap]    = sum over image, out of dy[image, f][out] x[image, c][out * stride - pad + tap * dilate]
  */
-#include "product.cuh"
+#include "matmul.cuh"
 
 /* An array of images: steps between images, channels and along each spatial axis, in elements. */
 template<int ND> struct Images {
@@ -14,7 +14,7 @@ template<int ND> struct Images {
     int channel_step, step[ND], size[ND];
 };
 
-/* Numbers that count the points of a box, and what lies beyond one. */
+/* Division of an index into coordinates in a box. */
 template<int ND> struct Box {
     Divisor<int32_t> volume, inner[ND - 1];    /* all axes; the axes after the first, the last */
     DEVICE int split(int i, int (&at)[ND]) const
@@ -36,14 +36,14 @@ template<int ND> struct Taps {
     Divisor<int32_t> by[ND];    /* the strides */
 };
 
-/* Where one half of an index leads: an offset, and a position along each axis. */
+/* One half of an index: an offset, and a position along each axis. */
 template<int ND> struct Spot {
     int64_t offset;
     int at[ND];
     bool inside;
 };
 
-/* The elements that windows see: (image, out) on one side, (channel, tap) on the other. SWAPPED: k counts the
+/* The elements that windows cover: (image, out) on one side, (channel, tap) on the other. SWAPPED: k counts the
  * windows. */
 template<class T, int ND, bool SWAPPED, bool ALONG_K> struct Windows {
     typedef T element;
@@ -96,7 +96,7 @@ template<class T, int ND, bool SWAPPED, bool ALONG_K> struct Windows {
     DEVICE Four<T> quad(const Column &, const Row &) const { return Four<T>(); }
 };
 
-/* The outputs that saw an element: columns are (image, in), k is (filter, tap). */
+/* The outputs whose windows cover an element: columns are (image, in), k is (filter, tap). */
 template<class T, int ND, bool ALONG_K> struct Seen {
     typedef T element;
     static const bool along_k = ALONG_K, quads = false;
@@ -167,8 +167,8 @@ template<class T, bool ALONG_K> struct Folded {
     DEVICE Four<T> quad(Column, Row) const { return Four<T>(); }
 };
 
-/* Where results go: row i, column (outer, inner) at i * row_step + outer * outer_step + inner * inner_step; then bias,
- * addend, activation. */
+/* The location of results: row i, column (outer, inner) at i * row_step + outer * outer_step + inner * inner_step; then
+ * bias, addend, activation. */
 template<class T, class F> struct Placed {
     T *y;
     const T *bias, *addend;
@@ -205,7 +205,7 @@ template<class T, class F> struct Placed {
                 at += outer_step - (int64_t)inner.by * inner_step;
             }
             if (u + 1 >= count)
-                at = place[u];    /* what lies beyond is not touched */
+                at = place[u];    /* elements outside are not written */
         }
         activate(act, x, (F)low, (F)high);
         if (inner_step == 1 && count == 4 && place[3] - place[0] == 3 && is_wide(y + place[0], 0)) {
@@ -245,7 +245,7 @@ __global__ void __launch_bounds__(Unit::threads, Unit::blocks) convolve(A a, B b
         out.bias += group * g.channels;
     if (out.partial)
         out.partial += ((int64_t)blockIdx.z * gridDim.y + group) * out.m * out.n;
-    product<Unit>(a, b, m0, n0, begin, end, out);
+    matmul<Unit>(a, b, m0, n0, begin, end, out);
 }
 
 /* The sums of the slices; grid: (blocks, groups). */
@@ -262,7 +262,7 @@ template<class T, class F> __global__ void slices_place(Placed<T, F> out, Groups
     }
 }
 
-/* What follows a convolution that a library made; element i of y is of channel i / inner % channels. */
+/* The epilogue of a library's convolution; element i of y is of channel i / inner % channels. */
 template<class T> __global__ void follow(const T *bias, const T *addend, T *y, int64_t n, int inner, int channels,
                                          int act, float low, float high)
 {
@@ -275,7 +275,7 @@ template<class T> __global__ void follow(const T *bias, const T *addend, T *y, i
     }
 }
 
-/* ---- every channel with filters of its own ----------------------------------------------------------------------- */
+/* ---- depthwise convolutions -------------------------------------------------------------------------------------- */
 
 /* Sizes of a convolution in three axes; multiple: filters of a channel. */
 struct Depthwise {
@@ -290,7 +290,7 @@ DEVICE int64_t offset_of(const int (&step)[3], int a, int b, int c)
     return (int64_t)a * step[0] + (int64_t)b * step[1] + (int64_t)c * step[2];
 }
 
-/* Thread: one output. last: the channel lies innermost. */
+/* A thread for each output. last: channels last. */
 template<class T> __global__ void depthwise(const T *x, const T *w, const T *bias, const T *addend, T *y, Depthwise d,
                                             int last)
 {
@@ -327,7 +327,7 @@ template<class T> __global__ void depthwise(const T *x, const T *w, const T *bia
     }
 }
 
-/* Thread: one element of dx, the sum over the outputs that saw it. */
+/* A thread for each element of dx, the sum over the outputs whose windows cover it. */
 template<class T> __global__ void depthwise_data(const T *dy, const T *w, const T *bias, T *dx, Depthwise d, int last)
 {
     typedef computed<T> F;

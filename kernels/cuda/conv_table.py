@@ -12,15 +12,15 @@ from ..cpu.layout import code
 from ..native import Native
 from ..ops import conv, conv_fused, deconv
 from ..traits import Activates
-from . import steps as step_rules
+from . import matmul_plan
 from .launch import Buffer, Float32, Int32, Int64, Launch, Launches, Struct
 from .layout import THREADS, TYPES, ceil_div, contiguous, divisor
-from .steps import (
+from .matmul_plan import (
     FLOATS,
     NOWHERE,
-    Room,
+    ScratchSpace,
     grid_of,
-    place,
+    location,
     rounds_to_tf32,
     slices,
     steps,
@@ -122,7 +122,7 @@ def _folded(p, step, outer_step, inner_step, inner, n, n_k) -> Struct:
 FORWARD, DATA, WEIGHT = "forward", "data", "weight"
 
 
-def _product(kind: str, c: Convolution, dtype: str, a, b, y, finish) -> Native | None:
+def _matmul(kind: str, c: Convolution, dtype: str, a, b, y, finish) -> Native | None:
     """The convolution as a product. a, b: w and x, w and dy, or dy and x. finish: (bias, addend,
     act, low, high)."""
     groups, T, nd = c.g.groups, TYPES[dtype], c.nd
@@ -151,10 +151,10 @@ def _product(kind: str, c: Convolution, dtype: str, a, b, y, finish) -> Native |
         group_steps, per_group = (of_w[2], of_w[1], of_w[0]), filters
     if max(n, k) >= 1 << 31 or groups > 65535:
         return None
-    room, (name, side, depth) = Room(), unit(dtype, m, n, groups)
+    scratch, (name, side, depth) = ScratchSpace(), unit(dtype, m, n, groups)
     tiles = ceil_div(m, side) * ceil_div(n, side)
     n_slices, each = slices(tiles * groups, k, depth)
-    partial = room.take_array("float64", n_slices, groups, m, n) if n_slices > 1 else NOWHERE
+    partial = scratch.take_array("float64", n_slices, groups, m, n) if n_slices > 1 else NOWHERE
     bias, addend, act, low, high = finish
     row, outer, inner, inner_n = place
     out = Struct(
@@ -171,7 +171,7 @@ def _product(kind: str, c: Convolution, dtype: str, a, b, y, finish) -> Native |
         add = f"slices_place<{T}, {total_type(dtype)}>"
         blocks = (*grid_of(m * n), groups)
         found.append(Launch("conv.cu", add, blocks, (THREADS,), (out, group, Int32(n_slices))))
-    return steps(found, room)
+    return steps(found, scratch)
 
 
 def _depthwise(kind: str, c: Convolution, dtype: str, arrays, finish, last: bool) -> Native | None:
@@ -191,13 +191,13 @@ def _depthwise(kind: str, c: Convolution, dtype: str, arrays, finish, last: bool
         grid, name = (c.y.channels, c.w.points), f"depthwise_weight<{T}>"
         if c.w.points > 65535:
             return None
-        return steps([Launch("conv.cu", name, grid, (256,), [*arrays, struct])], Room())
+        return steps([Launch("conv.cu", name, grid, (256,), [*arrays, struct])], ScratchSpace())
     shown = (bias or NOWHERE,) if kind == DATA else (bias or NOWHERE, addend or NOWHERE)
     size = c.x.n * (c.x.channels * c.x.points if kind == DATA else c.y.channels * c.y.points)
     name = f"depthwise_data<{T}>" if kind == DATA else f"depthwise<{T}>"
     *given, y = arrays
     arguments = [*given, *shown, y, struct, Int32(last)]
-    return steps([Launch("conv.cu", name, grid_of(size), (THREADS,), arguments)], Room())
+    return steps([Launch("conv.cu", name, grid_of(size), (THREADS,), arguments)], ScratchSpace())
 
 
 PLAIN = (None, None, 0, 0.0, 0.0)
@@ -218,7 +218,7 @@ def _run(kind, g, x_shape, filters, out, types, a, b, y, finish=PLAIN, weight_la
         found = _depthwise(kind, deep, dtype, arrays, finish, g.channels_last)
         if found is not None:
             return found
-    own = _product(kind, c, dtype, a, b, y, finish)
+    own = _matmul(kind, c, dtype, a, b, y, finish)
     if own is None or last != g.channels_last or not has_cudnn():
         return own
     return _library(kind, c, dtype, a, b, y, finish, own)
@@ -229,7 +229,7 @@ def _run(kind, g, x_shape, filters, out, types, a, b, y, finish=PLAIN, weight_la
 
 def has_cudnn() -> bool:
     """Is there a cuDNN?"""
-    path = None if step_rules.FORCE_OWN else cuda.find("cudnn")
+    path = None if matmul_plan.FORCE_OWN else cuda.find("cudnn")
     return path is not None and bool(lib.plk_cudnn_load(path.encode()))
 
 
@@ -283,9 +283,9 @@ def _library(kind, c: Convolution, dtype, a, b, y, finish, own: Native) -> Nativ
         "x_steps": (c.x.step, c.x.channel_step, *c.x.steps),
         "y_steps": (c.y.step, c.y.channel_step, *c.y.steps),
         **{k: c.filled(k, d) for k, d in (("pad", 0), ("stride", 1), ("dilate", 1))},
-        **{"left": place(left), "right": place(right), "out": place(y)},
-        "bias": place(bias if inside else None),
-        "addend": place(addend if inside else None),
+        **{"left": location(left), "right": location(right), "out": location(y)},
+        "bias": location(bias if inside else None),
+        "addend": location(addend if inside else None),
     }
     return Native("plk_cudnn_run", Cudnn(fields, own.params, after), 2 * own.cost_us)
 
@@ -342,7 +342,7 @@ def fused_conv_entry(op, ins, outs, attrs):
 
 
 def activation(act: str, act_attrs: str) -> tuple[int, float, float] | None:
-    """(number in product.cuh, its two parameters) of what a `_conv` ends in; None: not there."""
+    """(number in matmul.cuh, its two parameters) of what a `_conv` ends in; None: not there."""
     found = conv_fused.activation(act, act_attrs)
     if found is None:
         return 0, 0.0, 0.0

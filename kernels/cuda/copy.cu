@@ -1,4 +1,4 @@
-/* Moving elements: strided copies, transposes through shared memory, joins and splits, conversions. Elements are words
+/* Copies: strided copies, transposes through shared memory, joins and splits, conversions. Elements are words
  * of 1, 2, 4 or 8 bytes. */
 #include "array.cuh"
 
@@ -6,7 +6,7 @@
 
 enum { TILE = 32, TILE_ROWS = 8, UNROLL = 4 };
 
-/* V elements lie side by side on both sides; offsets count elements. at: of input and output. */
+/* V elements are contiguous in both arrays; offsets are in elements. at: of input and output. */
 template<class T, class I, int D, int V>
 __global__ void __launch_bounds__(256) copy_strided(I n, Places<I, D, 2> at, const T *x, int64_t in_offset, T *y,
                                                     int64_t out_offset)
@@ -32,8 +32,8 @@ __global__ void __launch_bounds__(256) copy_strided(I n, Places<I, D, 2> at, con
     }
 }
 
-/* y (..., columns, ..., rows) <- x where rows lie side by side in x and columns in y: of each pair of the other
- * dimensions (D of them, n_others places) tiles pass through shared memory. */
+/* y (..., columns, ..., rows) <- x, where rows are contiguous in x and columns in y: tiles go through shared memory,
+ * for each of the n_others indices of the D other dimensions. */
 template<class T, class I, int D>
 __global__ void __launch_bounds__(TILE * TILE_ROWS)
 copy_transposed(I n_rows, I n_columns, Divisor<I> row_tiles, Divisor<I> column_tiles, I in_step, I out_step,
@@ -67,7 +67,7 @@ template<class W, class I, int PARTS> struct Join {
     int32_t n_parts;
 };
 
-/* Words move in elements of `size` bytes where an array is not aligned to them. */
+/* Copies in elements of `size` bytes if an array is not aligned to words. */
 template<class W, class E, class I, int PARTS, bool SPLIT>
 __global__ void __launch_bounds__(256) join(I n, Divisor<I> total, W *whole, Join<W, I, PARTS> parts)
 {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import gcd, prod
 
 from ..loops import form
-from ..moves import FIRST, IN, MOVES, OUT, ZEROS, Move, move
 from ..record import Type
 from ..shapes import one_axis
 from ..spec import ITEM_BYTES
+from ..strided_copies import FIRST, IN, OUT, STRIDED_COPIES, ZEROS, StridedCopy, strided_copy
 from ..traits import LoopForm
 from .launch import Argument, Buffer, Copy, Fill, Int32, Int64, Launch, Scalar, Struct, launches
 from .layout import (
@@ -33,7 +33,7 @@ VECTORS = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t", 16: "Vecto
 PARTS = (4, 16, 64)
 
 
-def copy_launch(found: Move, size: int, x: Buffer, y: Buffer) -> Launch | None:
+def copy_launch(found: StridedCopy, size: int, x: Buffer, y: Buffer) -> Launch | None:
     """The launch of a strided copy of elements of `size` bytes."""
     dims, (a, b) = collapse(found.shape, found.in_strides, found.out_strides)
     n, word = prod(found.shape), WORDS[size]
@@ -91,11 +91,11 @@ def _transposed(dims, a, b, across: int, word: str, kind: str, ends) -> Launch:
     return Launch("copy.cu", name, (n_blocks,), (TILE, TILE_ROWS), arguments)
 
 
-@native(*MOVES)
+@native(*STRIDED_COPIES)
 def move_entry(op, ins, outs, attrs):
     if op.has(LoopForm) and form(op, ins, outs, attrs) is not None:
         return None  # a repeated array is a pointwise kernel: it stores whole vectors
-    found = move(op, ins, outs, attrs)
+    found = strided_copy(op, ins, outs, attrs)
     if found is None:
         return None
     y, to = outs[0], Buffer(len(ins))
@@ -115,8 +115,8 @@ def _join(parts: list[Type], whole: Type, axis: int, first: int, at: int, split:
     if prod(whole.shape) == 0:
         return launches()
     given = [(k, prod(t.shape) // outer * item) for k, t in enumerate(parts) if prod(t.shape)]
-    room = next((n for n in PARTS if n >= len(given)), None)
-    if room is None:
+    capacity = next((n for n in PARTS if n >= len(given)), None)
+    if capacity is None:
         return None
     word = gcd(16, *(size for _, size in given))
     starts = [0]
@@ -125,7 +125,7 @@ def _join(parts: list[Type], whole: Type, axis: int, first: int, at: int, split:
     n = outer * starts[-1]
     kind, t = index_of(n), VECTORS[word]
     element = WORDS[min(item, word)]
-    fill = room - len(given)
+    fill = capacity - len(given)
     arguments: list[Argument] = [
         index(n, kind),
         divisor(starts[-1], kind),
@@ -136,7 +136,7 @@ def _join(parts: list[Type], whole: Type, axis: int, first: int, at: int, split:
             Int32(len(given)),
         ),
     ]
-    name = f"join<{t}, {element}, {kind}, {room}, {'true' if split else 'false'}>"
+    name = f"join<{t}, {element}, {kind}, {capacity}, {'true' if split else 'false'}>"
     return launches(Launch("copy.cu", name, blocks_for(n, THREADS * UNROLL), (THREADS,), arguments))
 
 

@@ -1,5 +1,5 @@
-/* Connectionist temporal classification (Graves et al. 2006): a block takes a sequence and goes through its steps; a
- * thread takes states of the extended labels (blank, l1, blank, l2, ..., blank). In double, as the reference. */
+/* Connectionist temporal classification (Graves et al. 2006): a block computes the steps of one sequence; a thread
+ * computes states of the extended labels (blank, l1, blank, l2, ..., blank). In double, as the reference. */
 #include "reduce.cuh"
 
 enum { THREADS = 128 };

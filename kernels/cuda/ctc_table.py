@@ -8,7 +8,7 @@ from ..record import FLOATS
 from .index_table import INDICES
 from .launch import Buffer, Fill, Int32, Int64, Launch, Struct, launches
 from .layout import THREADS, TYPES, blocks_for, nbytes
-from .steps import NOWHERE, Room
+from .matmul_plan import NOWHERE, ScratchSpace
 from .table import native
 
 BLOCK = 128  # ctc.cu
@@ -35,18 +35,18 @@ def ctc_entry(op, ins, outs, attrs):
         at += attrs[use]
     sizes = (steps, batch, classes, labels, attrs["blank_label"] == "first")
     of = Struct(Buffer(1), *places, *map(Int32, sizes))
-    room, t = Room(), TYPES[x.dtype]
-    sums = room.take_array("float64", steps, batch)
+    scratch, t = ScratchSpace(), TYPES[x.dtype]
+    sums = scratch.take_array("float64", steps, batch)
     name = f"<{', '.join(TYPES[d] for d in (x.dtype, *types))}>"
     lines, result = steps * batch, Buffer(len(ins))
     arguments = [Int64(lines), Int32(classes), Buffer(0), sums]
     grid = blocks_for(lines, THREADS // 32)
     first = Launch("ctc.cu", f"log_sums<{t}>", grid, (THREADS,), arguments)
-    alpha = room.take_array("float64", batch, steps, states) if back else NOWHERE
-    totals = room.take_array("float64", batch) if back else NOWHERE
+    alpha = scratch.take_array("float64", batch, steps, states) if back else NOWHERE
+    totals = scratch.take_array("float64", batch) if back else NOWHERE
     arguments = [of, Buffer(0), sums, alpha, totals, NOWHERE if back else result]
     found = [first, Launch("ctc.cu", f"forward{name}", (batch,), (BLOCK,), arguments, shared)]
     if back:
         arguments = [of, Buffer(0), sums, alpha, totals, result]
         found.append(Launch("ctc.cu", f"backward{name}", (batch,), (BLOCK,), arguments, shared))
-    return launches(*found, scratch_bytes=room.nbytes)
+    return launches(*found, scratch_bytes=scratch.nbytes)

@@ -9,7 +9,7 @@ from ..native import Native
 from ..spec import ITEM_BYTES
 from .launch import Buffer, Int32, Launch
 from .layout import TYPES, ceil_div
-from .steps import FLOATS, Room, matmul, steps, total_type
+from .matmul_plan import FLOATS, ScratchSpace, matmul, steps, total_type
 from .table import native
 
 
@@ -22,11 +22,11 @@ def dense_entry(op, ins, outs, attrs):
     if not _same((*ins, *outs)):
         return None
     n, k = ins[1].shape
-    room, bias = Room(), None if attrs["no_bias"] else Buffer(2)
+    scratch, bias = ScratchSpace(), None if attrs["no_bias"] else Buffer(2)
     m, y = prod(outs[0].shape[:-1]), Buffer(len(ins))
     a, b = Buffer(0), Buffer(1)
-    found = matmul(ins[0].dtype, m, n, k, a, b, y, room, transpose_b=True, bias=bias)
-    return steps(found, room)
+    found = matmul(ins[0].dtype, m, n, k, a, b, y, scratch, transpose_b=True, bias=bias)
+    return steps(found, scratch)
 
 
 @native("dot")
@@ -35,9 +35,9 @@ def dot_entry(op, ins, outs, attrs):
     if not _same((*ins, *outs)) or not a or not b:
         return None
     k, m = (a[0], prod(a[1:])) if ta else (a[-1], prod(a[:-1]))
-    n, room = prod(b[:-1] if tb else b[1:]), Room()
+    n, scratch = prod(b[:-1] if tb else b[1:]), ScratchSpace()
     flags = {"transpose_a": ta, "transpose_b": tb}
-    return steps(matmul(ins[0].dtype, m, n, k, *map(Buffer, range(3)), room, **flags), room)
+    return steps(matmul(ins[0].dtype, m, n, k, *map(Buffer, range(3)), scratch, **flags), scratch)
 
 
 @native("batch_dot", "_linalg_gemm2")
@@ -46,12 +46,12 @@ def batch_dot_entry(op, ins, outs, attrs):
     if not _same((*ins, *outs)) or attrs.get("axis", -2) not in (-2, len(a) - 2):
         return None
     m, n = outs[0].shape[-2:]
-    k, room = a[-2] if ta else a[-1], Room()
+    k, scratch = a[-2] if ta else a[-1], ScratchSpace()
     found = matmul(
         ins[0].dtype,
         *(m, n, k),
         *map(Buffer, range(3)),
-        room,
+        scratch,
         n_batch=prod(a[:-2]),
         a_step=m * k,
         b_step=k * n,
@@ -59,7 +59,7 @@ def batch_dot_entry(op, ins, outs, attrs):
         transpose_b=tb,
         alpha=attrs.get("alpha", 1.0),
     )
-    return steps(found, room)
+    return steps(found, scratch)
 
 
 @native("_dense")
@@ -70,14 +70,14 @@ def fused_dense_entry(op, ins, outs, attrs):
     if not _same((*ins, *outs)):
         return None
     m, n = outs[0].shape
-    k, room, at = a[0] if attrs["transpose_a"] else a[1], Room(), len(ins)
+    k, scratch, at = a[0] if attrs["transpose_a"] else a[1], ScratchSpace(), len(ins)
     found = matmul(
         ins[0].dtype,
         *(m, n, k),
         Buffer(0),
         Buffer(1),
         Buffer(at),
-        room,
+        scratch,
         transpose_a=attrs["transpose_a"],
         transpose_b=attrs["transpose_b"],
         alpha=attrs["scale"],
@@ -86,7 +86,7 @@ def fused_dense_entry(op, ins, outs, attrs):
         residual=Buffer(at - 1) if attrs["residual"] else None,
         kept=Buffer(at + 1) if attrs["keep"] else None,
     )
-    return steps(found, room)
+    return steps(found, scratch)
 
 
 @native("_dot_sum")
@@ -94,12 +94,12 @@ def dot_sum_entry(op, ins, outs, attrs):
     (k, m), n = ins[0].shape, outs[0].shape[1]
     if not _same((*ins, *outs)):
         return None
-    dtype, room = ins[0].dtype, Room()
+    dtype, scratch = ins[0].dtype, ScratchSpace()
     flags = {"transpose_a": True, "transpose_b": attrs["transpose_b"]}
-    found = matmul(dtype, m, n, k, *map(Buffer, range(3)), room, **flags)
+    found = matmul(dtype, m, n, k, *map(Buffer, range(3)), scratch, **flags)
     if found is None:
         return None
-    return steps([*found, column_sums(dtype, Buffer(0), Buffer(3), k, m)], room)
+    return steps([*found, column_sums(dtype, Buffer(0), Buffer(3), k, m)], scratch)
 
 
 # ---- products of attention on interleaved projections --------------------------------------------
@@ -118,7 +118,7 @@ def _scores(ins, outs, attrs, parts, at, place) -> Native | None:
     array's number among the inputs."""
     if not _same((*ins, *outs)):
         return None
-    heads, item, room = attrs["heads"], ITEM_BYTES[ins[0].dtype], Room()
+    heads, item, scratch = attrs["heads"], ITEM_BYTES[ins[0].dtype], ScratchSpace()
     (size, a_step, a_row), (_, b_step, b_row) = (
         _part(ins[i].shape, heads, n) for i, n in zip(place, parts)
     )
@@ -132,7 +132,7 @@ def _scores(ins, outs, attrs, parts, at, place) -> Native | None:
         a,
         b,
         Buffer(len(ins)),
-        room,
+        scratch,
         n_batch=n_batch,
         a_step=a_step,
         b_step=b_step,
@@ -140,7 +140,7 @@ def _scores(ins, outs, attrs, parts, at, place) -> Native | None:
         transpose_b=True,
         alpha=size**-0.5,
     )
-    return steps(found, room)
+    return steps(found, scratch)
 
 
 @native("_contrib_interleaved_matmul_selfatt_qk")
@@ -163,18 +163,18 @@ def attended_values_entry(op, ins, outs, attrs):
     heads, parts = attrs["heads"], 3 if "selfatt" in op.name else 2
     size, step, row = _part(ins[0].shape, heads, parts)
     n_batch, m, k = ins[1].shape
-    room, values = Room(), Buffer(0, (parts - 1) * size * ITEM_BYTES[ins[0].dtype])
+    scratch, values = ScratchSpace(), Buffer(0, (parts - 1) * size * ITEM_BYTES[ins[0].dtype])
     found = matmul(
         ins[0].dtype,
         *(m, size, k),
-        *(Buffer(1), values, Buffer(2), room),
+        *(Buffer(1), values, Buffer(2), scratch),
         n_batch=n_batch,
         a_step=m * k,
         b_step=step,
         y_step=size,
         rows=(k, row, n_batch * size),
     )
-    return steps(found, room)
+    return steps(found, scratch)
 
 
 def column_sums(dtype: str, a, y, n_rows: int, n_columns: int) -> Launch:

@@ -1,4 +1,4 @@
-/* What device code needs of the toolkit, without its headers: integer types, 16-bit floats, warp operations. */
+/* Replaces the toolkit's headers: integer types, 16-bit floats, warp operations. */
 #pragma once
 #ifdef __CUDACC_RTC__
 typedef signed char int8_t;

@@ -1,9 +1,9 @@
-/* Convolutions by cuDNN 9, found with dlopen. Its few types are declared here, so that building needs no toolkit. What
- * cuDNN refuses runs on our own kernels, from then on at once. Source: cuDNN API reference, the legacy functions of
- * 9. */
+/* Convolutions by cuDNN 9, found with dlopen. Its few types are declared here, so that building needs no toolkit. A
+ * call that cuDNN rejects runs on our own kernels, from then on without trying cuDNN. Source: cuDNN API reference, the
+ * legacy functions of 9. */
 #include "dnn.h"
-#include "kernel.h"
-#include "gpu.h"
+#include "engine/core/gpu.h"
+#include "kernels/cpu/dtype.h"
 
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ typedef struct {                              /* the three cudnnConvolution*Algo
     int algorithm;
     dnn_status status;
     float ms;
-    size_t room_bytes;
+    size_t space_bytes;
     int deterministic, math, reserved[3];
 } dnn_choice;
 
@@ -54,18 +54,18 @@ enum {
                                                                       dnn_conv c, dnn_filter dw, int wanted, int *n, \
                                                                       dnn_choice *found)) \
     X(forward, cudnnConvolutionForward, (dnn_handle handle, const void *alpha, dnn_tensor x_desc, const void *x, \
-                                         dnn_filter w_desc, const void *w, dnn_conv c, int algorithm, void *room, \
-                                         size_t room_bytes, const void *beta, dnn_tensor y_desc, void *y)) \
+                                         dnn_filter w_desc, const void *w, dnn_conv c, int algorithm, void *space, \
+                                         size_t space_bytes, const void *beta, dnn_tensor y_desc, void *y)) \
     X(forward_relu, cudnnConvolutionBiasActivationForward, \
       (dnn_handle handle, const void *alpha, dnn_tensor x_desc, const void *x, dnn_filter w_desc, const void *w, \
-       dnn_conv c, int algorithm, void *room, size_t room_bytes, const void *alpha2, dnn_tensor z_desc, \
+       dnn_conv c, int algorithm, void *space, size_t space_bytes, const void *alpha2, dnn_tensor z_desc, \
        const void *z, dnn_tensor bias_desc, const void *bias, dnn_activation activation, dnn_tensor y_desc, void *y)) \
     X(data, cudnnConvolutionBackwardData, (dnn_handle handle, const void *alpha, dnn_filter w_desc, const void *w, \
-                                           dnn_tensor dy_desc, const void *dy, dnn_conv c, int algorithm, void *room, \
-                                           size_t room_bytes, const void *beta, dnn_tensor dx_desc, void *dx)) \
+                                           dnn_tensor dy_desc, const void *dy, dnn_conv c, int algorithm, void *space, \
+                                           size_t space_bytes, const void *beta, dnn_tensor dx_desc, void *dx)) \
     X(weight, cudnnConvolutionBackwardFilter, (dnn_handle handle, const void *alpha, dnn_tensor x_desc, const void *x, \
                                                dnn_tensor dy_desc, const void *dy, dnn_conv c, int algorithm, \
-                                               void *room, size_t room_bytes, const void *beta, dnn_filter dw_desc, \
+                                               void *space, size_t space_bytes, const void *beta, dnn_filter dw_desc, \
                                                void *dw))
 
 #define DNN_DECLARE(name, symbol, parameters) dnn_status (*name) parameters;
@@ -159,7 +159,7 @@ static dnn_status state_make(const plk_cudnn *p, plk_cudnn_state *s)
     return status;
 }
 
-/* The fastest algorithm, by cuDNN's own rules, for which there is room. */
+/* The fastest algorithm, by cuDNN's own rules, whose workspace fits. */
 static bool choose(const plk_cudnn *p, plk_cudnn_state *s, dnn_handle handle)
 {
     dnn_choice found[MAX_CHOICES];
@@ -172,7 +172,7 @@ static bool choose(const plk_cudnn *p, plk_cudnn_state *s, dnn_handle handle)
     else
         status = dnn.weight_choices(handle, s->x, s->y, s->conv, s->w, MAX_CHOICES, &n, found);
     for (int i = 0; i < n && !status; i++)
-        if (!found[i].status && found[i].room_bytes <= PLK_CUDNN_ROOM_BYTES) {
+        if (!found[i].status && found[i].space_bytes <= PLK_CUDNN_WORKSPACE_BYTES) {
             s->choice = found[i];
             return !dnn.conv_math(s->conv, found[i].math);
         }
@@ -183,22 +183,22 @@ static dnn_status compute(const plk_cudnn *p, plk_cudnn_state *s, dnn_handle han
 {
     void *left = plk_where_find(&p->left, bufs, scratch), *right = plk_where_find(&p->right, bufs, scratch);
     void *out = plk_where_find(&p->out, bufs, scratch), *bias = plk_where_find(&p->bias, bufs, scratch);
-    void *addend = plk_where_find(&p->addend, bufs, scratch), *room = scratch + p->room_at;
+    void *addend = plk_where_find(&p->addend, bufs, scratch), *space = scratch + p->workspace_at;
     float one = 1, zero = 0;
     double wide_one = 1, wide_zero = 0;
     bool wide = p->dtype == PLK_F64;
     const void *alpha = wide ? (void *)&wide_one : &one, *beta = wide ? (void *)&wide_zero : &zero;
     int algorithm = s->choice.algorithm;
-    size_t bytes = s->choice.room_bytes;
+    size_t bytes = s->choice.space_bytes;
     if (p->kind == PLK_CUDNN_DATA)
-        return dnn.data(handle, alpha, s->w, right, s->y, left, s->conv, algorithm, room, bytes, beta, s->x, out);
+        return dnn.data(handle, alpha, s->w, right, s->y, left, s->conv, algorithm, space, bytes, beta, s->x, out);
     if (p->kind == PLK_CUDNN_WEIGHT)
-        return dnn.weight(handle, alpha, s->x, right, s->y, left, s->conv, algorithm, room, bytes, beta, s->w, out);
+        return dnn.weight(handle, alpha, s->x, right, s->y, left, s->conv, algorithm, space, bytes, beta, s->w, out);
     if (p->act)
-        return dnn.forward_relu(handle, alpha, s->x, left, s->w, right, s->conv, algorithm, room, bytes,
+        return dnn.forward_relu(handle, alpha, s->x, left, s->w, right, s->conv, algorithm, space, bytes,
                                 addend ? alpha : beta, s->y, addend ? addend : out, s->bias, bias, s->activation, s->y,
                                 out);
-    return dnn.forward(handle, alpha, s->x, left, s->w, right, s->conv, algorithm, room, bytes, beta, s->y, out);
+    return dnn.forward(handle, alpha, s->x, left, s->w, right, s->conv, algorithm, space, bytes, beta, s->y, out);
 }
 
 int plk_cudnn_run(const void *params, void *const *bufs, const double *scalars)
@@ -210,7 +210,7 @@ int plk_cudnn_run(const void *params, void *const *bufs, const double *scalars)
     dnn_handle handle = plk_cudnn_handle();
     if (handle && !s->ready)
         s->ready = !state_make(p, s) && choose(p, s, handle);
-    char *scratch = handle && s->ready ? pl_gpu_scratch((size_t)p->room_at + s->choice.room_bytes + 1) : NULL;
+    char *scratch = handle && s->ready ? pl_gpu_scratch((size_t)p->workspace_at + s->choice.space_bytes + 1) : NULL;
     if (!scratch || compute(p, s, handle, bufs, scratch)) {
         s->refused = true;
         return pl_kernel_launch(p->otherwise, bufs, scalars);

@@ -1,9 +1,9 @@
-/* Recurrent layers by cuDNN 9's v8 functions. A reserve is cuDNN's or ours from forward to backward, so that is decided
- * once for all calls of the same sizes on a device, and kept. Source: cuDNN API reference, library adv of 9. */
+/* Recurrent layers by cuDNN 9's v8 functions. Forward and backward must agree on the format of the reserve, so the
+ * library is chosen once for all calls of the same sizes on a device. Source: cuDNN API reference, library adv of 9. */
 #include "dnn_rnn.h"
 #include "dnn.h"
-#include "kernel.h"
-#include "gpu.h"
+#include "engine/core/gpu.h"
+#include "kernels/cpu/dtype.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,35 +44,35 @@ enum {
     X(weight_find, cudnnGetRNNWeightParams, \
       (dnn_handle handle, dnn_rnn rnn, int32_t cell, size_t bytes, const void *weights, int32_t id, \
        dnn_tensor matrix, void **matrix_at, dnn_tensor bias, void **bias_at)) \
-    X(rooms, cudnnGetRNNTempSpaceSizes, (dnn_handle handle, dnn_rnn rnn, int training, dnn_data x, size_t *room_bytes, \
+    X(spaces, cudnnGetRNNTempSpaceSizes, (dnn_handle handle, dnn_rnn rnn, int training, dnn_data x, size_t *space, \
                                          size_t *reserve_bytes)) \
     X(forward, cudnnRNNForward, \
       (dnn_handle handle, dnn_rnn rnn, int training, const int32_t *lengths, dnn_data x_desc, const void *x, \
        dnn_data y_desc, void *y, dnn_tensor h_desc, const void *hx, void *hy, dnn_tensor c_desc, const void *cx, \
-       void *cy, size_t weight_bytes, const void *weights, size_t room_bytes, void *room, size_t reserve_bytes, \
+       void *cy, size_t weight_bytes, const void *weights, size_t space_bytes, void *space, size_t reserve_bytes, \
        void *reserve)) \
     X(back, cudnnRNNBackwardData_v8, \
       (dnn_handle handle, dnn_rnn rnn, const int32_t *lengths, dnn_data y_desc, const void *y, const void *dy, \
        dnn_data x_desc, void *dx, dnn_tensor h_desc, const void *hx, const void *dhy, void *dhx, dnn_tensor c_desc, \
-       const void *cx, const void *dcy, void *dcx, size_t weight_bytes, const void *weights, size_t room_bytes, \
-       void *room, size_t reserve_bytes, void *reserve)) \
+       const void *cx, const void *dcy, void *dcx, size_t weight_bytes, const void *weights, size_t space_bytes, \
+       void *space, size_t reserve_bytes, void *reserve)) \
     X(back_weights, cudnnRNNBackwardWeights_v8, (dnn_handle handle, dnn_rnn rnn, int add, const int32_t *lengths, \
                                                  dnn_data x_desc, const void *x, dnn_tensor h_desc, const void *hx, \
                                                  dnn_data y_desc, const void *y, size_t weight_bytes, void *dweights, \
-                                                 size_t room_bytes, void *room, size_t reserve_bytes, void *reserve))
+                                                 size_t space_bytes, void *space, size_t reserve_bytes, void *reserve))
 
 #define DNN_DECLARE(name, symbol, parameters) dnn_status (*name) parameters;
 static struct { DNN_FUNCTIONS(DNN_DECLARE) } dnn;
 
-/* Who runs the RNNs of some sizes on a device. UNTRIED: cuDNN will be tried; the first call that succeeds or fails
- * settles it, for a process. Backward asks what forward settled. */
+/* Which library runs the RNNs of some sizes on a device. UNTRIED: cuDNN will be tried; the first call that succeeds or
+ * fails decides for the process. Backward uses the decision of forward. */
 enum { UNTRIED, CUDNN, OURS };
 typedef struct { int32_t device, training, dtype, mode, steps, batch, inputs, hidden, layers, directions; } sizes;
 typedef struct verdict {
     struct verdict *next;
     sizes of;
     atomic_int who;
-    size_t weight_bytes, room_bytes, reserve_bytes;
+    size_t weight_bytes, space_bytes, reserve_bytes;
 } verdict;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;    /* guards loading, and the list */
 static bool loaded;
@@ -158,8 +158,8 @@ static bool is_matrix(dnn_tensor tensor, int type, int rows, int columns)
            size[1] == rows && size[2] == columns && step[1] == columns && step[2] == 1;
 }
 
-/* Does every matrix and every bias of cuDNN's lie where the operator packs it? Its gates are in cuDNN's order: lstm
- * input, forget, new, output; gru reset, update, new. weight_bytes: of all of them. */
+/* Are all matrices and biases of cuDNN at the offsets where the operator packs them? The operator's gates are in
+ * cuDNN's order: lstm input, forget, new, output; gru reset, update, new. weight_bytes: of all of them. */
 static bool packed_alike(const plk_cudnn_rnn *p, dnn_handle handle, const rnn_state *s, size_t weight_bytes,
                          const char *weights)
 {
@@ -167,7 +167,7 @@ static bool packed_alike(const plk_cudnn_rnn *p, dnn_handle handle, const rnn_st
     int64_t hidden = p->hidden, at = 0, item = (int64_t)item_bytes(p);
     dnn_tensor matrix = NULL, bias = NULL;
     bool same = !dnn.tensor_new(&matrix) && !dnn.tensor_new(&bias);
-    for (int pass = 0; pass < 2; pass++)      /* the biases lie behind all matrices */
+    for (int pass = 0; pass < 2; pass++)      /* the biases come after all matrices */
         for (int cell = 0; cell < n_cells; cell++)
             for (int id = 0; id < 2 * gates && same; id++) {
                 int columns = id >= gates ? p->hidden : cell < p->directions ? p->inputs : p->directions * p->hidden;
@@ -190,12 +190,13 @@ static bool can_serve(const plk_cudnn_rnn *p, dnn_handle handle, const rnn_state
 {
     return !dnn.weight_bytes(handle, s->rnn, &v->weight_bytes) &&
         packed_alike(p, handle, s, v->weight_bytes, weights) &&
-        !dnn.rooms(handle, s->rnn, v->of.training ? DNN_TRAINING : DNN_INFERENCE, s->x, &v->room_bytes,
+        !dnn.spaces(handle, s->rnn, v->of.training ? DNN_TRAINING : DNN_INFERENCE, s->x, &v->space_bytes,
                    &v->reserve_bytes) &&
-        v->room_bytes <= PLK_CUDNN_RNN_ROOM_BYTES && (!v->of.training || v->reserve_bytes <= (size_t)p->reserve_bytes);
+        v->space_bytes <= PLK_CUDNN_RNN_WORKSPACE_BYTES &&
+        (!v->of.training || v->reserve_bytes <= (size_t)p->reserve_bytes);
 }
 
-/* Makes the descriptors of a plan and finds who runs its sizes; NULL: out of memory. */
+/* Makes the descriptors of a plan and finds the decision for its sizes; NULL: out of memory. */
 static verdict *decide(const plk_cudnn_rnn *p, rnn_state *s, dnn_handle handle, const char *weights)
 {
     sizes of = {pl_gpu_device(), p->kind != PLK_CUDNN_RNN_INFER, p->dtype, p->mode, p->steps, p->batch, p->inputs,
@@ -223,17 +224,17 @@ static dnn_status compute(const plk_cudnn_rnn *p, const rnn_state *s, dnn_handle
     AT(dy) AT(dlast_h) AT(dlast_c) AT(dx) AT(dparameters) AT(dh) AT(dc)
 #undef AT
     const verdict *v = s->found;
-    void *room = scratch + p->room_at;
+    void *space = scratch + p->workspace_at;
     if (p->kind != PLK_CUDNN_RNN_BACK)
         return dnn.forward(handle, s->rnn, p->kind == PLK_CUDNN_RNN_TRAIN ? DNN_TRAINING : DNN_INFERENCE, lengths, s->x,
                            x, s->y, y, s->states, h, last_h, s->states, c, last_c, v->weight_bytes, parameters,
-                           v->room_bytes, room, v->reserve_bytes, reserve);
+                           v->space_bytes, space, v->reserve_bytes, reserve);
     dnn_status status = dnn.back(handle, s->rnn, lengths, s->y, y, dy, s->x, dx, s->states, h, dlast_h, dh, s->states,
-                                 c, dlast_c, dc, v->weight_bytes, parameters, v->room_bytes, room, v->reserve_bytes,
+                                 c, dlast_c, dc, v->weight_bytes, parameters, v->space_bytes, space, v->reserve_bytes,
                                  reserve);
     return status ? status
                   : dnn.back_weights(handle, s->rnn, DNN_WGRAD_ADD, lengths, s->x, x, s->states, h, s->y, y,
-                                     v->weight_bytes, dparameters, v->room_bytes, room, v->reserve_bytes, reserve);
+                                     v->weight_bytes, dparameters, v->space_bytes, space, v->reserve_bytes, reserve);
 }
 
 int plk_cudnn_rnn_run(const void *params, void *const *bufs, const double *scalars)
@@ -250,7 +251,7 @@ int plk_cudnn_rnn_run(const void *params, void *const *bufs, const double *scala
     if (who == OURS || (back && who == UNTRIED))
         return p->otherwise.run(p->otherwise.params, bufs, scalars);
     handle = s->described ? handle : NULL;
-    char *scratch = handle ? pl_gpu_scratch((size_t)p->room_at + s->found->room_bytes) : NULL;
+    char *scratch = handle ? pl_gpu_scratch((size_t)p->workspace_at + s->found->space_bytes) : NULL;
     int status = scratch && p->before ? pl_kernel_launch(p->before, bufs, scalars) : PL_OK;
     if (status != PL_OK)
         return status;
@@ -259,15 +260,15 @@ int plk_cudnn_rnn_run(const void *params, void *const *bufs, const double *scala
         s->found->who = CUDNN;
         return p->after ? pl_kernel_launch(p->after, bufs, scalars) : PL_OK;
     }
-    /* What cannot be recorded can run: that settles nothing. While training, reserves of cuDNN's exist from its first
-     * success on: ours cannot take its place any more. */
+    /* A failure while recording decides nothing, because the call can still run. While training, a success decides:
+     * its reserve is in cuDNN's format, which our kernels cannot read. */
     if (!pl_gpu_now.recorder && (who == UNTRIED || p->kind == PLK_CUDNN_RNN_INFER)) {
         s->found->who = OURS;
         return p->otherwise.run(p->otherwise.params, bufs, scalars);
     }
     if (handle && !scratch)
-        return PL_ENOMEM;                     /* its text is there */
-    char text[160];
-    snprintf(text, sizeof text, "gpu: cuDNN cannot run an RNN that it ran before (cudnnStatus_t %d)", failed);
-    return pl_fail(PL_FAILED, text);
+        return PL_ENOMEM;                     /* its message is there */
+    char message[160];
+    snprintf(message, sizeof message, "gpu: cuDNN cannot run an RNN that it ran before (cudnnStatus_t %d)", failed);
+    return pl_fail(PL_FAILED, message);
 }

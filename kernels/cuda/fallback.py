@@ -98,7 +98,7 @@ def write(address, s: Spec, values: np.ndarray) -> None:
 
 def _check(status: int) -> None:
     if status:
-        raise DeferredError(ffi.string(lib.pl_error_last()).decode(errors="replace"))
+        raise DeferredError(ffi.string(lib.pl_error_message()).decode(errors="replace"))
 
 
 # ---- CuPy ----------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-/* Arrays made from numbers: constants in a part of an array, ranges. */
+/* Constants in a part of an array, and ranges. */
 #include "array.cuh"
 
-/* y[out_offset + place of i] = value */
+/* y[out_offset + offset of i] = value */
 template<class T, class I, int D>
 __global__ void __launch_bounds__(256) fill_strided(I n, Places<I, D, 1> at, T *y, int64_t out_offset, double value)
 {
@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(256) fill_strided(I n, Places<I, D, 1> at, T *
     y[out_offset + offset] = as<T>(value);
 }
 
-/* y[i] = first + (i / repeat) step; W: in what it is computed */
+/* y[i] = first + (i / repeat) step; W: the type of computation */
 template<class T, class W>
 __global__ void __launch_bounds__(256) arange(int64_t n, int64_t repeat, T *y, W first, W step)
 {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from math import prod
 
-from ..moves import Move, strided_slice
 from ..ops.create import arange_count
 from ..record import FLOATS, Type
 from ..shapes import contiguous
 from ..spec import ITEM_BYTES
+from ..strided_copies import StridedCopy, strided_slice
 from .copy_table import copy_launch
 from .launch import Argument, Buffer, Copy, Fill, Float64, Int64, Launch, Scalar, launches
 from .layout import THREADS, TYPES, blocks_for, collapse, index, index_of, nbytes, places
@@ -46,7 +46,7 @@ def pad_entry(op, ins, outs, attrs):
     first: Launch | Fill = Fill(to, nbytes(y))
     if value:
         first = _fill(y.shape, strides, 0, y, to, Float64(value))
-    copy = Move(x.shape, contiguous(x.shape), strides, 0, offset)
+    copy = StridedCopy(x.shape, contiguous(x.shape), strides, 0, offset)
     return launches(first, copy_launch(copy, ITEM_BYTES[y.dtype], Buffer(0), to))
 
 

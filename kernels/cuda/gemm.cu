@@ -1,14 +1,14 @@
-/* Matrix products where cuBLASLt does not serve: row-major, C = act(alpha op(A) op(B) + bias) + residual. */
-#include "product.cuh"
+/* Matrix products without cuBLASLt: row-major, C = act(alpha op(A) op(B) + bias) + residual. */
+#include "matmul.cuh"
 
-/* Where a product goes. kept: what act is applied to; bias, residual, kept, partial may be NULL. partial: only the sums
- * of a slice of k are wanted, there. */
+/* The result and epilogue of a product. kept: gets the input of act; bias, residual, kept, partial may be NULL.
+ * partial: gets the sums of a slice of k, without an epilogue. */
 template<class T, class F> struct Result {
     T *y, *kept;
     const T *bias, *residual;
     F *partial;
     F alpha;
-    int act, m, n, row, wide;    /* row: elements between rows of y; wide: they may be written by fours */
+    int act, m, n, row, wide;    /* row: elements between rows of y; wide: vectors of four may be written */
 
     DEVICE void put(int i, int j, const F *given) const
     {
@@ -23,7 +23,7 @@ template<class T, class F> struct Result {
             finish(j, at, n - j < 4 ? n - j : 4, given);
         }
     }
-    /* The last steps for `count` neighbours. */
+    /* The epilogue for `count` adjacent elements. */
     DEVICE void finish(int j, int64_t at, int count, const F *given) const
     {
         F x[4];
@@ -70,11 +70,11 @@ __global__ void __launch_bounds__(Unit::threads, Unit::blocks)
         out.wide = is_wide(out.y, out.row);
         if (partial)
             out.partial = partial + ((int64_t)blockIdx.z * s.n_batch + batch) * s.y_step;
-        product<Unit>(left, right, m0, n0, begin, end, out);
+        matmul<Unit>(left, right, m0, n0, begin, end, out);
     }
 }
 
-/* The sums of the slices, finished. One batch. */
+/* Adds the sums of the slices and applies the epilogue. One batch. */
 template<class T, class F> __global__ void slices_add(Result<T, F> out, int n_slices)
 {
     int64_t n = (int64_t)out.m * out.n, step = (int64_t)gridDim.x * blockDim.x;
@@ -86,12 +86,12 @@ template<class T, class F> __global__ void slices_add(Result<T, F> out, int n_sl
     }
 }
 
-/* What follows a product that a library made: y holds it. */
+/* The epilogue of a library's product, which is in y. */
 template<class T, class F> __global__ void follow(Result<T, F> out)
 {
     int64_t n = (int64_t)out.m * out.n, step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < n; at += step) {
-        F x = value_of(out.y[at]);    /* rows lie side by side */
+        F x = value_of(out.y[at]);    /* rows are contiguous */
         out.finish((int)(at % out.n), at, 1, &x);
     }
 }

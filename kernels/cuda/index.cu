@@ -1,6 +1,6 @@
 /* Selection by indices: take, Embedding, pick, one_hot, gather_nd and scatter_nd, sequences. Indices come in any
- * integer or float type. What several places name is summed in the order of the places, so that results do not
- * change. */
+ * integer or float type. Values of equal indices are summed in the order of the indices, so that results are
+ * reproducible. */
 #include "sort.cuh"
 
 /* ---- gathers ---------------------------------------------------------------------------------------------------- */
@@ -27,7 +27,7 @@ take(I size, Divisor<I> words, Divisor<I> n_indices, int64_t n, int wrap, const 
     }
 }
 
-/* pick: y (outer, inner) <- x (outer, n, inner); BACK: x <- y at those places */
+/* pick: y (outer, inner) <- x (outer, n, inner); BACK: the elements of x <- y */
 template<class W, class K, class I, bool BACK>
 __global__ void __launch_bounds__(256)
 pick(I size, Divisor<I> inner, int64_t n, int wrap, const K *indices, W *x, W *y)
@@ -54,7 +54,7 @@ one_hot(I size, Divisor<I> depth, const K *indices, T *y, double on, double off)
     y[i] = as<T>((int64_t)value_of(indices[row]) == i - row * depth.by ? on : off);
 }
 
-/* Where `depth` numbers name a row of a table of this shape; a negative one counts from the end, others are clipped. */
+/* The row of a table of this shape for `depth` indices; negative ones count from the end, others are clipped. */
 enum { MAX_DEPTH = 8 };
 struct Points {
     int64_t n, depth, shape[MAX_DEPTH];
@@ -87,9 +87,9 @@ gather_nd(I size, Divisor<I> words, Points points, const K *indices, const W *ta
     }
 }
 
-/* ---- scatters: places are sorted by row, a block takes the places of one row ------------------------------------- */
+/* ---- scatters: indices are sorted by row, a block takes the indices of one row ----------------------------------- */
 
-/* The rows that indices name, as what is sorted. */
+/* The rows of the indices, as the source of a sort. */
 template<class K> struct TakenRows {
     const K *indices;
     int64_t n;
@@ -104,8 +104,8 @@ template<class K> struct PointRows {
     DEVICE int32_t place(int64_t, int64_t i) const { return (int32_t)i; }
 };
 
-/* table (outer, n_rows, inner): rows that are named <- the sum (ADD) or the last of their values (outer, n_places,
- * inner). grid: places * column blocks, outer */
+/* table (outer, n_rows, inner): rows with an index <- the sum (ADD) or the last of their values (outer, n_places,
+ * inner). grid: indices * column blocks, outer */
 template<class T, class I, bool ADD, int V>
 __global__ void __launch_bounds__(256)
 scatter_rows(int64_t n_places, int64_t n_rows, int64_t inner, int64_t column_blocks, const uint64_t *keys,

@@ -1,20 +1,20 @@
-/* Reductions of what a Map computes for each element of a row-major space, over any of its dimensions. reduce.cu maps
- * by loading; fused groups by their expressions.
+/* Reductions of the values that a Map computes for each element of a row-major index space, over any of its dimensions.
+ * In reduce.cu a Map loads an element; in fused groups it computes expressions.
  *
  * A Map has
- *     Sums                      what it accumulates: a struct with  join(a, b),  shuffled(step);
+ *     Sums                      the accumulators: a struct with  join(a, b),  shuffled(step);
  *     void start(Sums &)        sets the neutral values;
  *     bool aligned()            may V elements be loaded at once?
  *     void add<V>(Sums &, I e, I r)   takes elements e ... e + V - 1 of the space, r of the reduced ones;
  *     void finish(const Sums &, I o)  stores the results with number o.
- * With n_split > 1 several threads blocks share a result: their sums go to `partial`, and reduce_partials ends it.
+ * With n_split > 1 several blocks share a result: their sums go to `partial`, and reduce_partials combines them.
  */
 #pragma once
 #include "reduce.cuh"
 
 /* ---- methods ---------------------------------------------------------------------------------------------------- */
 
-template<class T> struct Wide { typedef int64_t type; };       /* what sums of a computed type are kept in */
+template<class T> struct Wide { typedef int64_t type; };       /* the accumulator of a type of computation */
 template<> struct Wide<float> { typedef float type; };
 template<> struct Wide<double> { typedef double type; };
 
@@ -64,13 +64,13 @@ template<class M> DEVICE void give(M &map, const typename M::Sums &s, int64_t o,
         partial[o * n_split + split] = s;
 }
 
-/* The innermost dimension is reduced. THREADS threads share a result; V divides the run of neighbouring elements. */
+/* The innermost dimension is reduced. THREADS threads share a result; V divides the number of contiguous elements. */
 template<class M, class I, int KEPT, int REDUCED, int THREADS, int V>
 __global__ void __launch_bounds__(THREADS < 256 ? 256 : THREADS)
 reduce_rows(M map, Space<I, KEPT, REDUCED> space, typename M::Sums *partial)
 {
     typedef typename M::Sums Sums;
-    __shared__ Sums room[WARP];
+    __shared__ Sums scratch[WARP];
     const int t = threadIdx.x % THREADS;
     const int64_t unit = (int64_t)blockIdx.x * (blockDim.x / THREADS) + threadIdx.x / THREADS;
     const bool inside = unit < (int64_t)space.n_out * space.n_split;
@@ -88,20 +88,20 @@ reduce_rows(M map, Space<I, KEPT, REDUCED> space, typename M::Sums *partial)
         for (I r = begin + t; r < end; r += THREADS)
             map.template add<1>(s, first + space.at_reduced(r), r);
     }
-    s = joined<THREADS>(s, room, [](const Sums &a, const Sums &b) { return Sums::join(a, b); });
+    s = joined<THREADS>(s, scratch, [](const Sums &a, const Sums &b) { return Sums::join(a, b); });
     if (inside && t == 0)
         give(map, s, o, (int)split, space.n_split, partial);
 }
 
 enum { COLUMNS = 32, COLUMN_ROWS = 8 };        /* of a block of reduce_columns */
 
-/* The innermost dimension is kept: threads x walk it, threads y share a result. grid: columns, splits. */
+/* The innermost dimension is kept: threads x cover it, threads y share a result. grid: columns, splits. */
 template<class M, class I, int KEPT, int REDUCED>
 __global__ void __launch_bounds__(COLUMNS * COLUMN_ROWS)
 reduce_columns(M map, Space<I, KEPT, REDUCED> space, typename M::Sums *partial)
 {
     typedef typename M::Sums Sums;
-    __shared__ Sums room[COLUMN_ROWS][COLUMNS];
+    __shared__ Sums scratch[COLUMN_ROWS][COLUMNS];
     const I o = (I)blockIdx.x * COLUMNS + threadIdx.x, begin = (I)blockIdx.y * space.chunk;
     const bool inside = o < space.n_out;
     const I first = space.at_kept(inside ? o : 0);
@@ -111,13 +111,13 @@ reduce_columns(M map, Space<I, KEPT, REDUCED> space, typename M::Sums *partial)
 #pragma unroll 4
     for (I r = begin + threadIdx.y; r < end; r += COLUMN_ROWS)
         map.template add<1>(s, first + space.at_reduced(r), r);
-    room[threadIdx.y][threadIdx.x] = s;
+    scratch[threadIdx.y][threadIdx.x] = s;
     __syncthreads();
     if (threadIdx.y != 0 || !inside)
         return;
 #pragma unroll
     for (int k = 1; k < COLUMN_ROWS; k++)
-        s = Sums::join(s, room[k][threadIdx.x]);
+        s = Sums::join(s, scratch[k][threadIdx.x]);
     give(map, s, o, blockIdx.y, space.n_split, partial);
 }
 
@@ -125,14 +125,14 @@ reduce_columns(M map, Space<I, KEPT, REDUCED> space, typename M::Sums *partial)
 template<class M> __global__ void reduce_partials(M map, int64_t n_out, int32_t n_split, typename M::Sums *partial)
 {
     typedef typename M::Sums Sums;
-    __shared__ Sums room[WARP];
+    __shared__ Sums scratch[WARP];
     const int lane = threadIdx.x % WARP;
     const int64_t o = (int64_t)blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
     Sums s;
     map.start(s);
     for (int k = lane; k < n_split && o < n_out; k += WARP)
         s = Sums::join(s, partial[o * n_split + k]);
-    s = joined<WARP>(s, room, [](const Sums &a, const Sums &b) { return Sums::join(a, b); });
+    s = joined<WARP>(s, scratch, [](const Sums &a, const Sums &b) { return Sums::join(a, b); });
     if (lane == 0 && o < n_out)
         map.finish(s, o);
 }

@@ -1,5 +1,5 @@
-/* Non-maximum suppression: a block takes a batch's boxes. Compiled without contraction: what goes is decided as in the
- * reference. */
+/* Non-maximum suppression: one block for the boxes of each batch. Compiled without contraction, so that decisions are
+ * those of the reference. */
 #include "array.cuh"
 
 enum { THREADS = 1024 };
@@ -36,7 +36,7 @@ template<class A> struct Box {
     }
 };
 
-/* order, keep: n numbers for each batch. */
+/* order, keep: n elements for each batch. */
 template<class T>
 __global__ void __launch_bounds__(THREADS)
 suppress(const Boxes of, const T *x, int *order, int *keep, T *y, int32_t *index)
@@ -72,7 +72,7 @@ suppress(const Boxes of, const T *x, int *order, int *keep, T *y, int32_t *index
     __syncthreads();
     for (int k = 0; k + 1 < m; k++) {
         if (!keep[k])
-            /* all threads see the same: the last barrier is behind the last write */
+            /* all threads read the same: a barrier follows the last write */
             continue;
         const Box<A> best = Box<A>::of(rows + (int64_t)order[k] * of.width + of.at, of.centre);
         for (int l = k + 1 + (int)threadIdx.x; l < m; l += THREADS) {
@@ -85,7 +85,7 @@ suppress(const Boxes of, const T *x, int *order, int *keep, T *y, int32_t *index
         __syncthreads();
     }
     __syncthreads();
-    if (threadIdx.x == 0) {                     /* those that stay come first */
+    if (threadIdx.x == 0) {                     /* boxes that are kept come first */
         count = 0;
         for (int k = 0; k < m; k++)
             if (keep[k])

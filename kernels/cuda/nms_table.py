@@ -8,7 +8,7 @@ from ..record import FLOATS
 from .compile import GENERATED, OPTIONS
 from .launch import Buffer, Float64, Int32, Launch, Struct, launches
 from .layout import TYPES
-from .steps import Room
+from .matmul_plan import ScratchSpace
 from .table import native
 
 BLOCK = 1024  # nms.cu
@@ -23,8 +23,8 @@ def nms_entry(op, ins, outs, attrs):
     places = [attrs["coord_start"], attrs["score_index"], attrs["id_index"]]
     if not (0 <= places[0] <= width - 4 and 0 <= places[1] < width and places[2] < width):
         return None
-    room = Room()
-    order, keep = (room.take_array("int32", *batch, n) for _ in range(2))
+    scratch = ScratchSpace()
+    order, keep = (scratch.take_array("int32", *batch, n) for _ in range(2))
     flags = (attrs["in_format"] == "center", attrs["out_format"] == "center")
     numbers = (n, width, *places, attrs["topk"], *flags, attrs["force_suppress"])
     limits = (attrs["overlap_thresh"], attrs["valid_thresh"], attrs["background_id"])
@@ -35,4 +35,4 @@ def nms_entry(op, ins, outs, attrs):
     step = Launch(
         "nms.cu", f"suppress<{TYPES[x.dtype]}>", grid, (BLOCK,), arguments, options=options
     )
-    return launches(step, scratch_bytes=room.nbytes)
+    return launches(step, scratch_bytes=scratch.nbytes)

@@ -1,5 +1,5 @@
-/* Normalisations of rows, both ways: LayerNorm, GroupNorm, InstanceNorm, L2Normalization. Rows are held in registers
- * where they fit, so that means and variances take two passes over registers and one over memory. */
+/* Normalisations of rows, forward and backward: LayerNorm, GroupNorm, InstanceNorm, L2Normalization. Rows are held in
+ * registers where they fit, so that means and variances take two passes over registers and one over memory. */
 #include "rows.cuh"
 
 enum { COLUMNS = 32, COLUMN_ROWS = 32 };
@@ -7,7 +7,7 @@ enum { COLUMNS = 32, COLUMN_ROWS = 32 };
 DEVICE float root_of(float x) { return sqrtf(x); }
 DEVICE double root_of(double x) { return sqrt(x); }
 
-/* Applies f(h, i) to the thread's elements, held (h) or not; i: place in the row. */
+/* Applies f(h, i) to the thread's elements; h: the register if they are held, i: the index in the row. */
 template<int THREADS, int ITEMS, int V, class F> DEVICE void each(const Row<THREADS, ITEMS, V> &row, F f)
 {
     if (ITEMS) {
@@ -29,7 +29,7 @@ norm_rows(int64_t n_rows, int n, int64_t n_params, const T *x, const P *gamma, c
           double eps)
 {
     typedef computed<T> A;
-    __shared__ One<A> room[WARP];
+    __shared__ One<A> scratch[WARP];
     const int64_t own = own_row<THREADS>(n_rows), at = own < 0 ? 0 : own;
     const T *from = x + at * n;
     T *to = y + at * n;
@@ -39,12 +39,12 @@ norm_rows(int64_t n_rows, int n, int64_t n_params, const T *x, const P *gamma, c
     row.load(from, v);
     auto value = [&](int h, int i) { return ITEMS ? v[h] : (A)value_of(from[i]); };
     each(row, [&](int h, int i) { sum += value(h, i); });
-    const A mean = sum_of<THREADS>(sum, room) / (A)n;
+    const A mean = sum_of<THREADS>(sum, scratch) / (A)n;
     each(row, [&](int h, int i) {
         const A d = value(h, i) - mean;
         square += d * d;
     });
-    const A std = root_of(sum_of<THREADS>(square, room) / (A)n + (A)eps), scale = (A)1 / std;
+    const A std = root_of(sum_of<THREADS>(square, scratch) / (A)n + (A)eps), scale = (A)1 / std;
     if (own < 0)
         return;
     if (row.t == 0) {
@@ -79,7 +79,7 @@ norm_rows_backward(int64_t n_rows, int n, int64_t n_params, const T *dy, const T
 {
     typedef computed<T> A;
     enum { HELD = ITEMS ? ITEMS * V : 1, COLUMNS_HELD = COLUMN ? HELD : 1 };
-    __shared__ One<A> room[WARP];
+    __shared__ One<A> scratch[WARP];
     Row<THREADS, ITEMS, V> row = {n, (int)threadIdx.x, false};
     A g[COLUMNS_HELD], sum_gamma[COLUMNS_HELD], sum_beta[COLUMNS_HELD];
     row.whole = n % V == 0 && is_aligned(dy, x, dx) && (!COLUMN || is_aligned(gamma));
@@ -110,8 +110,8 @@ norm_rows_backward(int64_t n_rows, int n, int64_t n_params, const T *dy, const T
                 v[h] = xv;
             }
         });
-        sum = sum_of<THREADS>(sum, room);
-        along = sum_of<THREADS>(along, room);
+        sum = sum_of<THREADS>(sum, scratch);
+        along = sum_of<THREADS>(along, scratch);
         if (!COLUMN && threadIdx.x == 0) {
             sums[r] = along * rstd;
             sums[n_rows + r] = sum;
@@ -140,7 +140,7 @@ template<class A, class P>
 __global__ void __launch_bounds__(COLUMNS * COLUMN_ROWS)
 sum_columns(int64_t n_rows, int64_t n, const A *sums, P *first, P *second)
 {
-    __shared__ A room[COLUMN_ROWS][COLUMNS + 1];
+    __shared__ A scratch[COLUMN_ROWS][COLUMNS + 1];
     const int64_t c = (int64_t)blockIdx.x * COLUMNS + threadIdx.x;
     const A *from = sums + (int64_t)blockIdx.y * n_rows * n;
     A sum = 0;
@@ -149,12 +149,12 @@ sum_columns(int64_t n_rows, int64_t n, const A *sums, P *first, P *second)
         for (int64_t r = threadIdx.y; r < n_rows; r += COLUMN_ROWS)
             sum += from[r * n + c];
     }
-    room[threadIdx.y][threadIdx.x] = sum;
+    scratch[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y != 0 || c >= n)
         return;
     for (int k = 1; k < COLUMN_ROWS; k++)
-        sum += room[k][threadIdx.x];
+        sum += scratch[k][threadIdx.x];
     (blockIdx.y ? second : first)[c] = as<P>(sum);
 }
 
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(THREADS < 256 ? 256 : THREADS)
 l2_rows(int64_t n_rows, int n, const T *x, T *y, double eps)
 {
     typedef computed<T> A;
-    __shared__ One<A> room[WARP];
+    __shared__ One<A> scratch[WARP];
     const int64_t own = own_row<THREADS>(n_rows), at = own < 0 ? 0 : own;
     const T *from = x + at * n;
     T *to = y + at * n;
@@ -173,7 +173,7 @@ l2_rows(int64_t n_rows, int n, const T *x, T *y, double eps)
     row.load(from, v);
     auto value = [&](int h, int i) { return ITEMS ? v[h] : (A)value_of(from[i]); };
     each(row, [&](int h, int i) { sum += value(h, i) * value(h, i); });
-    const A root = root_of(sum_of<THREADS>(sum, room) + (A)eps);
+    const A root = root_of(sum_of<THREADS>(sum, scratch) + (A)eps);
     each(row, [&](int h, int i) {
         const A r = value(h, i) / root;
         if (ITEMS)

@@ -1,5 +1,6 @@
-/* Pooling over windows of up to three axes, both ways. An array is (planes, points of a box, inner): channels first
- * have inner = 1. Gradients are gathered, or scattered where windows share no element: sums have one order always. */
+/* Pooling over windows of up to three axes, forward and backward. An array is (planes, points of a box, inner); inner
+ * is 1 with channels first. Gradients are gathered, or scattered if windows do not overlap, so sums have a fixed
+ * order. */
 #include "reduce.cuh"
 
 enum { POOL_MAX, POOL_AVG, POOL_SUM, POOL_LP };
@@ -10,7 +11,7 @@ struct Pool {
 
 DEVICE int points(const int (&n)[3]) { return n[0] * n[1] * n[2]; }
 
-/* Which output (of size n) is number i. */
+/* The coordinates of output number i (of size n). */
 DEVICE void place_of(int i, const int (&n)[3], int (&at)[3])
 {
     at[2] = i % n[2];
@@ -18,7 +19,7 @@ DEVICE void place_of(int i, const int (&n)[3], int (&at)[3])
     at[0] = i / n[2] / n[1];
 }
 
-/* How many elements an average is over. */
+/* The divisor of an average. */
 DEVICE int count_of(const Pool &p, const int (&out)[3])
 {
     int n = 1;
@@ -35,7 +36,7 @@ DEVICE int count_of(const Pool &p, const int (&out)[3])
     return n < 1 ? 1 : n;
 }
 
-/* Where tap number t of a window lies in its plane; -1: outside. */
+/* The offset of tap number t of a window in its plane; -1: outside. */
 DEVICE int tap_at(const Pool &p, const int (&out)[3], int t)
 {
     int tap[3], at = 0;
@@ -49,7 +50,7 @@ DEVICE int tap_at(const Pool &p, const int (&out)[3], int t)
     return at;
 }
 
-/* The greatest element of a window and the number of its tap: NaN before all, of equals the first. */
+/* The largest element of a window and the number of its tap: NaN is largest, the first of equals wins. */
 template<class F> struct Best {
     F v;
     int tap;
@@ -77,8 +78,8 @@ template<int LANES, class T> DEVICE Best<computed<T>> best_of(const Pool &p, con
     return joined<LANES>(best, (Best<F> *)nullptr, [](Best<F> a, Best<F> b) { return better(a, b); });
 }
 
-/* LANES neighbouring threads for one output; blocks of whole warps. `values` (may be NULL) gives what stands at the
- * maxima instead of x. */
+/* LANES adjacent threads for one output; blocks of whole warps. `values` (may be NULL): read at the positions of the
+ * maxima, instead of x. */
 template<class T, int KIND, int LANES> __global__ void pool(const T *x, const T *values, T *y, Pool p)
 {
     typedef computed<T> F;
@@ -86,7 +87,7 @@ template<class T, int KIND, int LANES> __global__ void pool(const T *x, const T 
     int64_t n = (int64_t)p.planes * n_out * p.inner, step = (int64_t)gridDim.x * blockDim.x / LANES;
     int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / LANES;
     for (int64_t i = first; i - first < n; i += step) {
-        int64_t k = i < n ? i : n - 1;    /* all lanes of a warp stay together */
+        int64_t k = i < n ? i : n - 1;    /* all lanes of a warp take part in the shuffles */
         int inner = (int)(k % p.inner), out[3];
         int64_t plane = k / p.inner / n_out;
         place_of((int)(k / p.inner % n_out), p.out, out);
@@ -112,7 +113,7 @@ template<class T, int KIND, int LANES> __global__ void pool(const T *x, const T 
     }
 }
 
-/* Thread: one element of dx, over the windows that hold it. */
+/* A thread for each element of dx, over the windows that cover it. */
 template<class T, int KIND> __global__ void pool_gather(const T *dy, const T *x, T *dx, Pool p)
 {
     typedef computed<T> F;
@@ -148,7 +149,7 @@ template<class T, int KIND> __global__ void pool_gather(const T *dy, const T *x,
     }
 }
 
-/* Windows that share no element: LANES threads find the maximum of one and write there; dx holds zeros. */
+/* Windows that do not overlap: LANES threads find the maximum of one and write there; dx was zeroed. */
 template<class T, int LANES> __global__ void pool_scatter(const T *dy, const T *x, T *dx, Pool p)
 {
     int n_out = points(p.out), n_in = points(p.size), lane = threadIdx.x % LANES;

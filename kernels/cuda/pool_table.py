@@ -8,7 +8,7 @@ from ..ops.pool import windows
 from ..spec import ITEM_BYTES
 from .launch import Buffer, Fill, Int32, Int64, Launch, Struct, launches
 from .layout import TYPES
-from .steps import FLOATS, NOWHERE, grid_of
+from .matmul_plan import FLOATS, NOWHERE, grid_of
 from .table import native
 
 KINDS = {"max": "POOL_MAX", "avg": "POOL_AVG", "sum": "POOL_SUM", "lp": "POOL_LP"}

@@ -2,7 +2,7 @@
 #include "array.cuh"
 #include "philox.cuh"
 
-/* N numbers of a block, as they are computed in A: uniform in [a, b), normal with mean a and deviation b, exponential
+/* N random numbers of a block, computed in A: uniform in [a, b), normal with mean a and deviation b, exponential
  * with rate a. */
 enum Kind { UNIFORM, NORMAL, EXPONENTIAL };
 template<class A, Kind K> struct Draw;
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(256) fill_random(int64_t n, T *y, double a, do
             y[first + k] = as<T>(drawn[k]);
 }
 
-/* y: n whole numbers of [low, low + width). NARROW: a word serves for each, as widths up to 2^16 allow; else two do. */
+/* y: n integers of [low, low + width). NARROW: one word for each, enough for widths up to 2^16; else two. */
 template<class T, bool NARROW>
 __global__ void __launch_bounds__(256)
     fill_whole(int64_t n, T *y, int64_t low, uint64_t width, uint64_t seed, uint64_t call)
@@ -109,8 +109,8 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-/* mask: keep ? scale : 0 for each of n elements, y = x mask (WITH: x has the mask's shape). Blocks are a warp's width
- * apart, so that the four vectors of a thread need no more than its own words. */
+/* mask: keep ? scale : 0 for each of n elements, y = x mask (WITH: x has the mask's shape). The four
+ * vectors of a thread are a warp apart, so that it needs only its own words. */
 template<class T, bool WITH>
 __global__ void __launch_bounds__(256)
 dropout(int64_t n, const T *x, T *y, T *mask, double p, uint64_t seed, uint64_t call)
@@ -148,7 +148,7 @@ dropout(int64_t n, const T *x, T *y, T *mask, double p, uint64_t seed, uint64_t 
         }
 }
 
-/* y = x mask, where elements share their place in the mask. */
+/* y = x mask, with a mask that is broadcast. */
 template<class T, class I, int D>
 __global__ void __launch_bounds__(256) apply_mask(I n, Places<I, D, 1> at, const T *x, const T *mask, T *y)
 {
@@ -160,8 +160,7 @@ __global__ void __launch_bounds__(256) apply_mask(I n, Places<I, D, 1> at, const
     y[i] = as<T>(value_of(x[i]) * value_of(mask[offset]));
 }
 
-/* The dropout mask in front of layer `layer` of an RNN: 1 / (1 - p) with probability 1 - p; a stream of its own for
- * each */
+/* The dropout mask before layer `layer` of an RNN: 1 / (1 - p) with probability 1 - p; each layer has its own stream */
 template<class T>
 __global__ void __launch_bounds__(256) draw_mask(T *mask, int64_t n, double p, uint64_t seed, uint64_t call, int layer)
 {

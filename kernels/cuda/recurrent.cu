@@ -1,10 +1,10 @@
-/* Recurrent layers: all steps of a layer, both its directions, in one launch of blocks that stay. The products with the
- * inputs are done before (forward) or after (backward) for all steps at once.
+/* Recurrent layers: all steps of a layer, in both directions, in one launch of persistent blocks. The products with the
+ * inputs are computed before (forward) or after (backward) for all steps at once.
  *
  * A warp owns four lines of the recurrent weight: forward the gates of one unit (of an RNN: four units), backward four
  * units. Its lanes hold the lines in registers (HELD words each) for the whole sequence, or read them from the cache
- * (HELD = 0), and add up products with the states of eight sequences at a time; then lane i has the sums of sequence i.
- * A barrier of the grid parts the steps. Source: Diamos et al. 2016, Persistent RNNs.
+ * (HELD = 0), and sum products with the states of eight sequences at a time; then lane i has the sums of sequence i. A
+ * barrier of the grid separates the steps. Source: Diamos et al. 2016, Persistent RNNs.
  */
 #include "array.cuh"
 
@@ -16,8 +16,8 @@ template<int MODE> struct Cell {
     static const int gates = MODE == LSTM ? 4 : MODE == GRU ? 3 : 1, units = gates == 1 ? LINES : 1;
 };
 
-/* The two directions' arrays of one layer. All of float but what the caller sees. gates, extra, out: blocks of the
- * reserve, or NULL (gates, extra) where nobody asks for them. */
+/* The two directions' arrays of one layer. All are float except the arrays of the caller. gates, extra, out:
+ * blocks of the reserve; gates and extra may be NULL. */
 template<class T> struct Layer {
     const T *pre[2];    /* (step, batch, gates x hidden): the product with the input, with its bias */
     const T *weight[2], *bias[2], *h0[2], *c0[2];
@@ -29,7 +29,7 @@ template<class T> struct Layer {
     unsigned *barrier;
     int steps, batch, hidden, directions, length_kind;    /* 0: none; 1: int32, 2: int64, 3: float, 4: double */
     float clip_low, clip_high, clip_nan;
-    int clips;    /* 2: a NaN becomes clip_nan */
+    int clips;    /* 2: replaces NaN by clip_nan */
 };
 
 DEVICE int64_t length_of(const void *length, int kind, int b)
@@ -72,7 +72,7 @@ template<class T, int HELD> struct Lines {
     }
     /* dot[i] of this lane's sequence = line i . x[sequence], for the 32 sequences from `first` on; x (batch, depth) is
      * in memory that other blocks wrote. All threads of a block call it together. */
-    DEVICE void dots(float (&dot)[LINES], const float *x, int first, int batch, float *room)
+    DEVICE void dots(float (&dot)[LINES], const float *x, int first, int batch, float *scratch)
     {
         int lane = threadIdx.x % LANES;
 #pragma unroll
@@ -92,7 +92,7 @@ template<class T, int HELD> struct Lines {
                 for (int at = threadIdx.x; at < SEQUENCES * CHUNK; at += WARPS * LANES) {
                     int b = b0 + at / CHUNK, k = at % CHUNK;
                     if (k < n_k || k < LANES * (HELD ? HELD : 1))
-                        room[at] = b < batch && k < n_k ? __ldcg(x + (int64_t)b * depth + begin + k) : 0;
+                        scratch[at] = b < batch && k < n_k ? __ldcg(x + (int64_t)b * depth + begin + k) : 0;
                 }
                 __syncthreads();
                 if (HELD) {
@@ -100,7 +100,7 @@ template<class T, int HELD> struct Lines {
                     for (int j = 0; j < HELD; j++)
 #pragma unroll
                         for (int s = 0; s < SEQUENCES; s++) {
-                            float v = room[s * CHUNK + LANES * j + lane];
+                            float v = scratch[s * CHUNK + LANES * j + lane];
 #pragma unroll
                             for (int i = 0; i < LINES; i++)
                                 sum[s * LINES + i] += held[j][i] * v;
@@ -114,7 +114,7 @@ template<class T, int HELD> struct Lines {
                             w[i] = get(i, begin + k);
 #pragma unroll
                         for (int s = 0; s < SEQUENCES; s++) {
-                            float v = room[s * CHUNK + k];
+                            float v = scratch[s * CHUNK + k];
 #pragma unroll
                             for (int i = 0; i < LINES; i++)
                                 sum[s * LINES + i] += w[i] * v;
@@ -133,7 +133,7 @@ template<class T, int HELD> struct Lines {
     }
 };
 
-/* All blocks have come. One block alone needs no memory for it. */
+/* Waits for all blocks. A grid of one block needs no counter. */
 DEVICE void all_blocks(unsigned *count, unsigned &round)
 {
     if (gridDim.x * gridDim.y > 1)
@@ -146,7 +146,7 @@ DEVICE void all_blocks(unsigned *count, unsigned &round)
 template<class T, int MODE, int HELD> __global__ void __launch_bounds__(WARPS *LANES, 1) recurrent(Layer<T> l)
 {
     typedef Cell<MODE> C;
-    __shared__ float room[SEQUENCES * CHUNK];
+    __shared__ float scratch[SEQUENCES * CHUNK];
     const int d = blockIdx.y, lane = threadIdx.x % LANES, n = l.hidden;
     const int warp = blockIdx.x * WARPS + threadIdx.x / LANES, n_warps = gridDim.x * WARPS;
     const int rows = C::gates * n, rounds = (n + C::units * n_warps - 1) / (C::units * n_warps);
@@ -154,7 +154,7 @@ template<class T, int MODE, int HELD> __global__ void __launch_bounds__(WARPS *L
     Lines<T, HELD> lines;
     lines.step = 1;
     lines.depth = n;
-    lines.line = C::units > 1 ? n : (int64_t)n * n;    /* neighbouring units, or a unit's gates */
+    lines.line = C::units > 1 ? n : (int64_t)n * n;    /* adjacent units, or a unit's gates */
     lines.n = 0;
     if (HELD) {
         int j = warp * C::units;
@@ -181,7 +181,7 @@ template<class T, int MODE, int HELD> __global__ void __launch_bounds__(WARPS *L
 #pragma unroll 1
             for (int first = 0; first < l.batch; first += LANES) {
                 float z[LINES];
-                lines.dots(z, before, first, l.batch, room);
+                lines.dots(z, before, first, l.batch, scratch);
                 int b = first + lane;
                 if (b >= l.batch)
                     continue;
@@ -272,7 +272,7 @@ template<class T> struct Back {
 template<class T, int MODE, int HELD> __global__ void __launch_bounds__(WARPS *LANES, 1) recurrent_backward(Back<T> l)
 {
     typedef Cell<MODE> C;
-    __shared__ float room[SEQUENCES * CHUNK];
+    __shared__ float scratch[SEQUENCES * CHUNK];
     const int d = blockIdx.y, lane = threadIdx.x % LANES, n = l.hidden, rows = C::gates * n;
     const int warp = blockIdx.x * WARPS + threadIdx.x / LANES, n_warps = gridDim.x * WARPS;
     const int rounds = (n + LINES * n_warps - 1) / (LINES * n_warps);
@@ -301,7 +301,7 @@ template<class T, int MODE, int HELD> __global__ void __launch_bounds__(WARPS *L
                 int b = first + lane;
                 float dot[LINES] = {0, 0, 0, 0};
                 if (k < l.steps - 1)
-                    lines.dots(dot, l.dzu[d] + (int64_t)later * l.batch * rows, first, l.batch, room);
+                    lines.dots(dot, l.dzu[d] + (int64_t)later * l.batch * rows, first, l.batch, scratch);
                 if (b >= l.batch)
                     continue;
                 int64_t length = l.length_kind ? length_of(l.length, l.length_kind, b) : l.steps;
@@ -312,7 +312,7 @@ template<class T, int MODE, int HELD> __global__ void __launch_bounds__(WARPS *L
                     if (j >= n)
                         break;
                     int64_t at = (int64_t)b * n + j;
-                    /* dh[at]: what of the state's gradient went by the product */
+                    /* dh[at]: the part of the state's gradient that does not go through the product */
                     float dh = k == l.steps - 1 ? (float)value_of(l.dhy[d][at]) : l.dh[d][at] + dot[u];
                     float dc = 0;
                     if (MODE == LSTM)

@@ -18,10 +18,10 @@ from .compile import CompileError
 from .conv_table import has_cudnn
 from .launch import Argument, Buffer, Copy, Fill, Int64, Launch, Launches, Scratch
 from .layout import THREADS, TYPES, blocks_for, ceil_div
-from .steps import ALIGNMENT, LAUNCH_US, Room, place, rounds_to_tf32
+from .matmul_plan import ALIGNMENT, LAUNCH_US, ScratchSpace, location, rounds_to_tf32
 
 MODES = ("rnn_relu", "rnn_tanh", "lstm", "gru")  # in the order of cudnnRNNMode_t
-PLACES = (
+ARRAYS = (
     *("x", "parameters", "h", "c", "y", "last_h", "last_c", "lengths", "reserve"),
     *("dy", "dlast_h", "dlast_c", "dx", "dparameters", "dh", "dc"),
 )
@@ -73,20 +73,20 @@ def _free(state, free=lib.plk_cudnn_rnn_free, cast=ffi.cast) -> None:
 
 
 def forward(call, own: Native, arrays: dict, reserve: int | None) -> Native:
-    """call: a _Call of recurrent_table. arrays: Buffers by the names of PLACES. reserve: the number
+    """call: a _Call of recurrent_table. arrays: Buffers by the names of ARRAYS. reserve: the number
     of the reserve; None: inference."""
-    room, kind, after = Room(), lib.PLK_CUDNN_RNN_INFER, []
+    scratch, kind, after = ScratchSpace(), lib.PLK_CUDNN_RNN_INFER, []
     if reserve is not None:
         kind, (at, y_bytes, _) = lib.PLK_CUDNN_RNN_TRAIN, _reserve(call)
         arrays = {**arrays, "reserve": Buffer(reserve, at)}
         after = [Copy(Buffer(reserve), arrays["y"], y_bytes)]
-    return _native(call, own, kind, arrays, room, [_lengths(call, arrays, room)], after)
+    return _native(call, own, kind, arrays, scratch, [_lengths(call, arrays, scratch)], after)
 
 
 def backward(call, own: Native, arrays: dict, reserve: int) -> Native:
     """As `forward`."""
-    room, (at, _, nbytes) = Room(), _reserve(call)
-    lengths, copy = _lengths(call, arrays, room), room.take(nbytes)
+    scratch, (at, _, nbytes) = ScratchSpace(), _reserve(call)
+    lengths, copy = _lengths(call, arrays, scratch), scratch.take(nbytes)
     arrays |= {"y": Buffer(reserve), "reserve": copy}
     weights = sum(map(prod, call.lay.parameter_shapes())) * call.item
     # it adds to what is there
@@ -95,7 +95,7 @@ def backward(call, own: Native, arrays: dict, reserve: int) -> Native:
         Copy(copy, Buffer(reserve, at), nbytes),
         Fill(arrays["dparameters"], weights),
     ]
-    return _native(call, own, lib.PLK_CUDNN_RNN_BACK, arrays, room, before, [])
+    return _native(call, own, lib.PLK_CUDNN_RNN_BACK, arrays, scratch, before, [])
 
 
 def _reserve(call) -> tuple[int, int, int]:
@@ -106,24 +106,24 @@ def _reserve(call) -> tuple[int, int, int]:
     return at, y_bytes, sum(map(prod, lay.reserve_shapes(call.p))) * call.item - at
 
 
-def _lengths(call, arrays: dict, room: Room) -> Launch:
+def _lengths(call, arrays: dict, scratch: ScratchSpace) -> Launch:
     """All steps of every sequence; into arrays["lengths"]."""
     lay = call.lay
-    to = arrays["lengths"] = room.take_array("int32", lay.batch)
+    to = arrays["lengths"] = scratch.take_array("int32", lay.batch)
     arguments: list[Argument] = [Int64(lay.batch), Int64(1), to, Int64(lay.steps), Int64(0)]
     name, grid = f"arange<{TYPES['int32']}, int64_t>", blocks_for(lay.batch, THREADS)
     return Launch("fill.cu", name, grid, (THREADS,), arguments)
 
 
-def _native(call, own, kind, arrays: dict[str, Buffer | Scratch], room, before, after) -> Native:
+def _native(call, own, kind, arrays: dict[str, Buffer | Scratch], scratch, before, after) -> Native:
     lay = call.lay
     fields = {
         **{"kind": kind, "dtype": code(call.dtype), "tf32": rounds_to_tf32()},
         **{k: getattr(lay, k) for k in ("steps", "batch", "inputs", "hidden", "layers")},
         **{"mode": MODES.index(lay.mode), "directions": lay.directions},
-        **{"room_at": room.nbytes, "reserve_bytes": _reserve(call)[2]},
-        **{name: place(arrays.get(name)) for name in PLACES},
+        **{"workspace_at": scratch.nbytes, "reserve_bytes": _reserve(call)[2]},
+        **{name: location(arrays.get(name)) for name in ARRAYS},
     }
-    made = Rnn(fields, own, Launches(before, room.nbytes), Launches(after))
+    made = Rnn(fields, own, Launches(before, scratch.nbytes), Launches(after))
     us = LAUNCH_US * (STEP_LAUNCHES * lay.steps * len(lay.cells) + len(before) + len(after))
     return Native("plk_cudnn_rnn_run", made, us)

@@ -14,7 +14,7 @@ from . import recurrent_cudnn
 from .dense_table import column_sums
 from .launch import Buffer, Fill, Float32, Float64, Int32, Int64, Launch, Scalar, Scratch, Struct
 from .layout import THREADS, TYPES, ceil_div
-from .steps import NOWHERE, Room, grid_of, matmul, steps
+from .matmul_plan import NOWHERE, ScratchSpace, grid_of, matmul, steps
 from .table import native
 
 KINDS = ("float32", *HALVES)
@@ -38,7 +38,7 @@ class _Call:
         names = ("mode", "state_size", "num_layers", "bidirectional", "projection_size")
         self.lay: Layout = layout(x.shape, **{k: attrs[k] for k in names})
         self.attrs, self.p, self.numbers = attrs, p, numbers
-        self.dtype, self.room = x.dtype, Room()
+        self.dtype, self.scratch = x.dtype, ScratchSpace()
         self.item = ITEM_BYTES[x.dtype]
         self.length_kind = LENGTHS.get(length.dtype, -1) if attrs["use_sequence_length"] else 0
         lay = self.lay
@@ -89,10 +89,10 @@ class _Call:
         return [make(d) for d in range(self.lay.directions)] + [NOWHERE] * (2 - self.lay.directions)
 
     def floats(self, *shape: int) -> Scratch:
-        return self.room.take_array("float32", *shape)
+        return self.scratch.take_array("float32", *shape)
 
     def array(self, *shape: int) -> Scratch:
-        return self.room.take_array(self.dtype, *shape)
+        return self.scratch.take_array(self.dtype, *shape)
 
     def length(self):
         return Buffer(self.numbers["sequence_length"]) if self.length_kind else NOWHERE
@@ -111,7 +111,7 @@ class _Call:
         return [*map(Float32, bounds), Int32(clips)]
 
     def matmul(self, m, n, k, a, b, y, **more) -> list:
-        found = matmul(self.dtype, m, n, k, a, b, y, self.room, **more)
+        found = matmul(self.dtype, m, n, k, a, b, y, self.scratch, **more)
         if found is None:
             raise ValueError(f"a product of {m} x {k} x {n} is too large")
         return found
@@ -188,7 +188,7 @@ def rnn_entry(op, ins, outs, attrs):
     state = call.pair(lambda d: call.floats(2, n_states))
     cell = call.pair(lambda d: call.floats(n_states) if lstm else NOWHERE)
     between = [call.array(call.lines, width) for _ in range(min(2, lay.layers - 1))]
-    barrier, x, k = call.room.take(4), Buffer(0), lay.inputs
+    barrier, x, k = call.scratch.take(4), Buffer(0), lay.inputs
     for layer in range(lay.layers):
         last = layer == lay.layers - 1
         if layer and call.p > 0:
@@ -224,7 +224,7 @@ def rnn_entry(op, ins, outs, attrs):
         x, k = out, width
     if train:
         found.append(Fill(call.spare(reserve), SPARE * call.item))
-    own = steps(found, call.room)
+    own = steps(found, call.scratch)
     if not call.by_library(train):
         return own
     arrays = {"x": Buffer(0), "parameters": Buffer(1), "h": Buffer(2), "y": y}
@@ -257,7 +257,7 @@ def rnn_grad_entry(op, ins, outs, attrs):
     rounded = [call.array(lines, max(lay.rows, n)) for _ in range(2)] if small else []
     below = call.array(lines, width) if lay.layers > 1 else None
     grads = [call.array(lines, width) for _ in range(min(2, lay.layers - 1))]
-    barrier, dy = call.room.take(4), Buffer(0)
+    barrier, dy = call.scratch.take(4), Buffer(0)
 
     def as_small(x, size: int, place: int):
         """x in the type of products."""
@@ -314,7 +314,7 @@ def rnn_grad_entry(op, ins, outs, attrs):
         if mask:
             found.append(call.masked(dx, mask, dx, lines * width))
         dy = dx
-    own = steps(found, call.room)
+    own = steps(found, call.scratch)
     if not call.by_library(True):
         return own
     names = (("dy", "dlast_h", "dlast_c"), ("x", "parameters", "h", "c"))

@@ -1,5 +1,5 @@
-/* Pooling of regions. Averages are products with two bands of weights for each region, (bins, height) and (bins,
- * width), as in the reference; each result is summed by one thread in one order, backward too. Compiled without
+/* Pooling of regions. Averages are products with two matrices of weights for each region, (bins, height) and (bins,
+ * width), as in the reference. One thread sums each result in a fixed order, also in backward. Compiled without
  * contraction, so that the pixels of a bin are those of the reference. */
 #include "array.cuh"
 
@@ -16,8 +16,8 @@ struct Regions {
     double scale;
 };
 
-/* weights: (region, bin, pixel) of an axis; range: the first and the last pixel of a bin, and one more; bad[r]: not
- * finite */
+/* weights: (region, bin, pixel) of an axis; range: of a bin, the first pixel and one past the last; bad[r]: the region
+ * is not finite */
 template<int KIND, class T, class A>
 __global__ void __launch_bounds__(256)
 bands(Regions of, const T *rois, int axis, int bins, int pixels, A *weights, int *range, int *bad)
@@ -100,7 +100,7 @@ pool(Regions of, int64_t size, int out_channels, int groups, const T *x, const T
     y[e] = as<T>(sum);
 }
 
-/* The transpose of pool: a thread for each pixel takes from all regions of its image. */
+/* The transpose of pool: a thread for each pixel sums over all regions of its image. */
 template<class T, class A>
 __global__ void __launch_bounds__(256) unpool(Regions of, int64_t size, int out_channels, int groups, const T *dy,
                                               const T *rois, const A *rows, const A *columns, const int *rows_at,
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(256) unpool(Regions of, int64_t size, int out_
     dx[e] = as<T>(sum);
 }
 
-/* ROIPooling: the largest of each bin, and where it lies in its plane; -1 where a bin is empty. */
+/* ROIPooling: the maximum of each bin, and its offset in the plane; -1 if a bin is empty. */
 template<class T>
 __global__ void __launch_bounds__(256)
 pool_largest(Regions of, int64_t size, const T *x, const T *rois, T *y, int32_t *index)

@@ -9,7 +9,7 @@ from ..record import FLOATS
 from .compile import GENERATED, OPTIONS
 from .launch import Buffer, Float64, Int32, Int64, Launch, Struct, launches
 from .layout import THREADS, TYPES, blocks_for
-from .steps import Room
+from .matmul_plan import ScratchSpace
 from .table import native
 
 EXACT = (*OPTIONS, *GENERATED)  # roi.cu
@@ -33,25 +33,28 @@ def _by_bands(kind: str, ins, outs, bins, groups: int, back: bool, **more):
     data, pooled = (outs[0], x) if back else (x, outs[0])
     if x.dtype not in FLOATS or any(t.dtype != x.dtype for t in (rois, *outs)):
         return None
-    of, t, room = _regions(data.shape, rois, bins, **more), TYPES[x.dtype], Room()
+    of, t, scratch = _regions(data.shape, rois, bins, **more), TYPES[x.dtype], ScratchSpace()
     wide = "float64" if x.dtype == "float64" else "float32"
     count, found, given = rois.shape[0], [], []
     for axis, n_bins, pixels in ((2, bins[0], data.shape[2]), (1, bins[1], data.shape[3])):
-        weights = room.take_array(wide, count, n_bins, pixels)
-        spans, bad = room.take_array("int32", 2 * count, n_bins), room.take_array("int32", count)
+        weights = scratch.take_array(wide, count, n_bins, pixels)
+        spans, bad = (
+            scratch.take_array("int32", 2 * count, n_bins),
+            scratch.take_array("int32", count),
+        )
         given.append((weights, spans, bad))
         sizes = map(Int32, (axis, n_bins, pixels))
         name = f"bands<{kind}, {t}, {TYPES[wide]}>"
         arguments = [of, Buffer(1), *sizes, weights, spans, bad]
         found.append(_launch(name, count * n_bins, arguments))
     size = prod(outs[0].shape)
-    if room.nbytes >= LIMIT or max(size, prod(x.shape)) >= LIMIT:
+    if scratch.nbytes >= LIMIT or max(size, prod(x.shape)) >= LIMIT:
         return None
     counts = [Int64(size), Int32(pooled.shape[1]), Int32(groups)]
     parts = [place for parts in zip(*given) for place in parts]
     name = f"{'unpool' if back else 'pool'}<{t}, {TYPES[wide]}>"
     found.append(_launch(name, size, [of, *counts, Buffer(0), Buffer(1), *parts, Buffer(2)]))
-    return launches(*found, scratch_bytes=room.nbytes)
+    return launches(*found, scratch_bytes=scratch.nbytes)
 
 
 @native("_contrib_ROIAlign", "_roi_align_grad")

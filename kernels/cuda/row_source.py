@@ -46,7 +46,7 @@ class Rows:
             "__global__ void __launch_bounds__(THREADS < 256 ? 256 : THREADS)",
             f"{FUNCTION}(const int64_t n_rows, const int n, {', '.join(members)})",
             "{",
-            "    __shared__ One<float> room[WARP];",
+            "    __shared__ One<float> scratch[WARP];",
             *_indent(_scalars(self._loop)),
             "    const int64_t own = own_row<THREADS>(n_rows);",
             "    const I at = own < 0 ? 0 : (I)own;",
@@ -149,7 +149,7 @@ class Rows:
         lines += self._each(body)
         for k, step, _ in found:
             helper, finish = REDUCTIONS[step.op]
-            value = f"{HELPERS[helper][0]}<THREADS>(a_{k}, room)"
+            value = f"{HELPERS[helper][0]}<THREADS>(a_{k}, scratch)"
             finish = finish.replace("(double)n", "(float)n")
             text = rounded(finish.format(value), step.dtype)
             lines.append(f"const float {self._names[k]} = {text};")

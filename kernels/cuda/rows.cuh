@@ -1,5 +1,5 @@
 /* Rows in registers: THREADS threads (a power of 2) hold up to THREADS * ITEMS * V elements of one row, so that a
- * kernel that needs a row several times reads it once. With ITEMS 0 nothing is held: rows of any length are read
+ * kernel that needs a row several times reads it once. With ITEMS 0 no element is held: rows of any length are read
  * again. */
 #pragma once
 #include "reduce.cuh"
@@ -9,7 +9,7 @@ template<int THREADS, int ITEMS, int V> struct Row {
     int n, t;
     bool whole;                                 /* vectors may be loaded: rows are aligned, n a multiple of V */
 
-    /* place in the row of held element h */
+    /* the index in the row of held element h */
     DEVICE int at(int h) const
     {
         return whole ? (h / V * THREADS + t) * V + h % V : h * THREADS + t;
@@ -57,7 +57,7 @@ template<int THREADS, int ITEMS, int V> struct Row {
     }
 };
 
-/* The row of this group of THREADS threads; beyond the last row: -1. */
+/* The row of this group of THREADS threads; -1 after the last row. */
 template<int THREADS> DEVICE int64_t own_row(int64_t n_rows)
 {
     const int64_t row = (int64_t)blockIdx.x * (blockDim.x / THREADS) + threadIdx.x / THREADS;

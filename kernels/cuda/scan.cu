@@ -3,7 +3,7 @@
 
 enum { THREADS = 256, ITEMS = 4, WARP = 32 };
 
-/* Lines of neighbouring elements (inner 1): a block takes one, THREADS * ITEMS elements at a time. */
+/* Lines of contiguous elements (inner 1): a block computes one, THREADS * ITEMS elements at a time. */
 template<class S, class T, class A>
 __global__ void __launch_bounds__(THREADS) scan_rows(int64_t n, const S *x, T *y)
 {

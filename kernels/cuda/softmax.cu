@@ -1,8 +1,8 @@
-/* The softmax family along one axis of (outer, n, inner). Rows (inner 1) stay in registers where they fit; other axes
- * go through blocks of columns. */
+/* The softmax family along one axis of (outer, n, inner). Rows (inner 1) stay in registers if they fit; other axes
+ * are computed in blocks of columns. */
 #include "rows.cuh"
 
-enum { COLUMNS = 32, COLUMN_ROWS = 8 };        /* of a block that walks columns */
+enum { COLUMNS = 32, COLUMN_ROWS = 8 };        /* of a block of columns */
 
 DEVICE float exp_of(float x) { return expf(x); }
 DEVICE double exp_of(double x) { return exp(x); }
@@ -19,7 +19,7 @@ template<class L> DEVICE int length_of(const L *lengths, int64_t row, int n)
     return v < 0 ? 0 : v < n ? (int)v : n;
 }
 
-/* What an element becomes: e^(z - top) / sum, or z - (top + log sum); nothing is left of a row of length 0. */
+/* The result for an element: e^(z - top) / sum, or z - (top + log sum); 0 for a row of length 0. */
 template<bool LOG, class A> struct Finish {
     A top, factor;
     DEVICE Finish(A top_, A sum, bool limited) : top(top_), factor(0)
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(THREADS < 256 ? 256 : THREADS)
 softmax_rows(int64_t n_rows, int n, const S *x, const L *lengths, T *y, double scale_, int limited)
 {
     typedef computed<T> A;
-    __shared__ One<A> room[WARP];
+    __shared__ One<A> scratch[WARP];
     const int64_t own = own_row<THREADS>(n_rows), at = own < 0 ? 0 : own;
     const A scale = (A)scale_;
     const S *from = x + at * n;
@@ -53,7 +53,7 @@ softmax_rows(int64_t n_rows, int n, const S *x, const L *lengths, T *y, double s
                 z[h] *= scale;
                 top = larger(top, z[h]);
             }
-        top = centre<LOG>(max_of<THREADS>(top, room));
+        top = centre<LOG>(max_of<THREADS>(top, scratch));
 #pragma unroll
         for (int h = 0; h < row.HELD; h++)
             if (row.at(h) < valid) {
@@ -61,7 +61,7 @@ softmax_rows(int64_t n_rows, int n, const S *x, const L *lengths, T *y, double s
                 z[h] = LOG ? z[h] : e;
                 sum += e;
             }
-        sum = sum_of<THREADS>(sum, room);
+        sum = sum_of<THREADS>(sum, scratch);
         const Finish<LOG, A> finish(top, sum, limited);
 #pragma unroll
         for (int h = 0; h < row.HELD; h++)
@@ -71,10 +71,10 @@ softmax_rows(int64_t n_rows, int n, const S *x, const L *lengths, T *y, double s
     } else {
         for (int i = row.t; i < valid; i += THREADS)
             top = larger(top, (A)value_of(from[i]) * scale);
-        top = centre<LOG>(max_of<THREADS>(top, room));
+        top = centre<LOG>(max_of<THREADS>(top, scratch));
         for (int i = row.t; i < valid; i += THREADS)
             sum += exp_of((A)value_of(from[i]) * scale - top);
-        sum = sum_of<THREADS>(sum, room);
+        sum = sum_of<THREADS>(sum, scratch);
         const Finish<LOG, A> finish(top, sum, limited);
         for (int i = row.t; i < row.n; i += THREADS)
             to[i] = as<T>(i < valid ? finish((A)value_of(from[i]) * scale) : (A)0);
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(THREADS < 256 ? 256 : THREADS)
 softmax_rows_backward(int64_t n_rows, int n, const S *dy, const S *y, T *dx)
 {
     typedef computed<S> A;
-    __shared__ One<A> room[WARP];
+    __shared__ One<A> scratch[WARP];
     const int64_t own = own_row<THREADS>(n_rows), at = own < 0 ? 0 : own;
     const S *d_row = dy + at * n, *y_row = y + at * n;
     T *to = dx + at * n;
@@ -102,7 +102,7 @@ softmax_rows_backward(int64_t n_rows, int n, const S *dy, const S *y, T *dx)
         for (int h = 0; h < row.HELD; h++)
             if (row.at(h) < row.n)
                 sum += LOG ? d[h] : d[h] * v[h];
-        sum = sum_of<THREADS>(sum, room);
+        sum = sum_of<THREADS>(sum, scratch);
 #pragma unroll
         for (int h = 0; h < row.HELD; h++)
             if (row.at(h) < row.n)
@@ -114,7 +114,7 @@ softmax_rows_backward(int64_t n_rows, int n, const S *dy, const S *y, T *dx)
             const A d = value_of(d_row[i]);
             sum += LOG ? d : d * (A)value_of(y_row[i]);
         }
-        sum = sum_of<THREADS>(sum, room);
+        sum = sum_of<THREADS>(sum, scratch);
         for (int i = row.t; i < row.n; i += THREADS) {
             const A d = value_of(d_row[i]), v = value_of(y_row[i]);
             to[i] = as<T>(LOG ? d - exp_of(v) * sum : v * (d - sum));
@@ -122,15 +122,15 @@ softmax_rows_backward(int64_t n_rows, int n, const S *dy, const S *y, T *dx)
     }
 }
 
-/* Joins what the threads y of a column have. */
-template<class A, class Join> DEVICE A column_joined(A v, A (*room)[COLUMNS], Join join)
+/* Combines the values of the threads y of a column. */
+template<class A, class Join> DEVICE A column_joined(A v, A (*scratch)[COLUMNS], Join join)
 {
     __syncthreads();
-    room[threadIdx.y][threadIdx.x] = v;
+    scratch[threadIdx.y][threadIdx.x] = v;
     __syncthreads();
-    v = room[0][threadIdx.x];
+    v = scratch[0][threadIdx.x];
     for (int k = 1; k < COLUMN_ROWS; k++)
-        v = join(v, room[k][threadIdx.x]);
+        v = join(v, scratch[k][threadIdx.x]);
     return v;
 }
 
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(COLUMNS * COLUMN_ROWS)
 softmax_columns(int64_t n, int64_t inner, const S *x, const L *lengths, T *y, double scale_, int limited)
 {
     typedef computed<T> A;
-    __shared__ A room[COLUMN_ROWS][COLUMNS];
+    __shared__ A scratch[COLUMN_ROWS][COLUMNS];
     const int64_t tiles = (inner + COLUMNS - 1) / COLUMNS, o = blockIdx.x / tiles;
     const int64_t c = (blockIdx.x - o * tiles) * COLUMNS + threadIdx.x, first = o * n * inner + c;
     const bool inside = c < inner;
@@ -149,10 +149,10 @@ softmax_columns(int64_t n, int64_t inner, const S *x, const L *lengths, T *y, do
     A top = lowest<A>(), sum = 0;
     for (int64_t k = threadIdx.y; k < valid; k += COLUMN_ROWS)
         top = larger(top, (A)value_of(x[first + k * inner]) * scale);
-    top = centre<LOG>(column_joined(top, room, [](A a, A b) { return larger(a, b); }));
+    top = centre<LOG>(column_joined(top, scratch, [](A a, A b) { return larger(a, b); }));
     for (int64_t k = threadIdx.y; k < valid; k += COLUMN_ROWS)
         sum += exp_of((A)value_of(x[first + k * inner]) * scale - top);
-    sum = column_joined(sum, room, [](A a, A b) { return a + b; });
+    sum = column_joined(sum, scratch, [](A a, A b) { return a + b; });
     const Finish<LOG, A> finish(top, sum, limited);
     for (int64_t k = threadIdx.y; k < n && inside; k += COLUMN_ROWS) {
         const int64_t i = first + k * inner;
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(COLUMNS * COLUMN_ROWS)
 softmax_columns_backward(int64_t n, int64_t inner, const S *dy, const S *y, T *dx)
 {
     typedef computed<S> A;
-    __shared__ A room[COLUMN_ROWS][COLUMNS];
+    __shared__ A scratch[COLUMN_ROWS][COLUMNS];
     const int64_t tiles = (inner + COLUMNS - 1) / COLUMNS, o = blockIdx.x / tiles;
     const int64_t c = (blockIdx.x - o * tiles) * COLUMNS + threadIdx.x, first = o * n * inner + c;
     const int64_t end = c < inner ? n : 0;
@@ -174,7 +174,7 @@ softmax_columns_backward(int64_t n, int64_t inner, const S *dy, const S *y, T *d
         const A d = value_of(dy[first + k * inner]);
         sum += LOG ? d : d * (A)value_of(y[first + k * inner]);
     }
-    sum = column_joined(sum, room, [](A a, A b) { return a + b; });
+    sum = column_joined(sum, scratch, [](A a, A b) { return a + b; });
     for (int64_t k = threadIdx.y; k < end; k += COLUMN_ROWS) {
         const int64_t i = first + k * inner;
         const A d = value_of(dy[i]), v = value_of(y[i]);
@@ -182,7 +182,7 @@ softmax_columns_backward(int64_t n, int64_t inner, const S *dy, const S *y, T *d
     }
 }
 
-/* The gradient of pick(log_softmax): dx = picked dy - e^y dy. A place is clipped, or wrapped, into [0, n). */
+/* The gradient of pick(log_softmax): dx = picked dy - e^y dy. An index is clipped, or wrapped, into [0, n). */
 template<class T, class K, class I>
 __global__ void __launch_bounds__(256)
 pick_log_softmax_backward(I size, Divisor<I> n, const T *dy, const K *places, const T *y, T *dx, int wrap)
@@ -199,15 +199,15 @@ pick_log_softmax_backward(I size, Divisor<I> n, const T *dy, const K *places, co
 
 /* ---- SoftmaxOutput's gradient ----------------------------------------------------------------------------------- */
 
-/* count[0] = labels that are not the ignored one, at least 1. One block. */
+/* count[0] = the number of labels that are not ignored, at least 1. One block. */
 template<class L> __global__ void __launch_bounds__(1024)
     count_valid(int64_t n, const L *label, int64_t ignored, float *count)
 {
-    __shared__ One<float> room[WARP];
+    __shared__ One<float> scratch[WARP];
     float valid = 0;
     for (int64_t i = threadIdx.x; i < n; i += 1024)
         valid += value_of(label[i]) != (computed<L>)ignored ? 1.0f : 0.0f;
-    valid = sum_of<1024>(valid, room);
+    valid = sum_of<1024>(valid, scratch);
     if (threadIdx.x == 0)
         *count = valid < 1 ? 1.0f : valid;
 }

@@ -14,7 +14,7 @@ template<class T> struct Elements {
     DEVICE int32_t place(int64_t, int64_t i) const { return (int32_t)i; }
 };
 
-/* The first k places of each sorted line become values and indices (NULL: not wanted), or ones of a mask. */
+/* Writes the first k items of each sorted line as values and indices (NULL: not wanted), or as ones in a mask. */
 template<class T, class X>
 __global__ void __launch_bounds__(256)
 sort_finish(int64_t size, int64_t n, int64_t inner, int64_t k, int64_t n_items, const int32_t *places, const T *x,

@@ -1,11 +1,11 @@
-/* Sorting of lines of (key, place) items: tiles in shared memory by Batcher's bitonic network, then merges of ever
- * longer runs. Keys are unsigned numbers; equal ones keep their order, since places differ. */
+/* Sorting of lines of (key, place) items: tiles in shared memory by Batcher's bitonic network, then merges of
+ * longer and longer runs. Keys are unsigned integers; equal ones keep their order, since places differ. */
 #pragma once
 #include "array.cuh"
 
 /* ---- keys ------------------------------------------------------------------------------------------------------- */
 
-/* An element as an unsigned number that orders as it does, NaN after all others both ways. */
+/* An element as an unsigned integer of the same order, with NaN last in ascending and descending order. */
 template<class T> struct Key { typedef uint32_t type; };
 template<> struct Key<double> { typedef uint64_t type; };
 template<> struct Key<int64_t> { typedef uint64_t type; };
@@ -39,7 +39,7 @@ DEVICE uint64_t key_of(int64_t v, bool ascend)
 
 /* ---- tiles ------------------------------------------------------------------------------------------------------ */
 
-enum { NOWHERE = 0x7fffffff };                 /* the place of what fills a tile: it sorts last */
+enum { NOWHERE = 0x7fffffff };                 /* the place of padding of a tile, which sorts last */
 
 template<class K> DEVICE bool before(K a, int32_t at_a, K b, int32_t at_b) { return a < b || (a == b && at_a < at_b); }
 
@@ -112,7 +112,7 @@ merge_runs(int64_t size, int64_t n, int64_t run, const K *keys, const int32_t *p
     int64_t low = left ? middle : pair, high = left ? end : middle, begin = low;
     const K key = keys[i];
     const int32_t at = places[i];
-    while (low < high) {                        /* how many of the other run stand before this item */
+    while (low < high) {                        /* how many items of the other run sort before this item */
         const int64_t m = (low + high) / 2;
         if (before(keys[first + m], places[first + m], key, at))
             low = m + 1;

@@ -47,7 +47,7 @@ class Sorting:
             self._merge(run)
             run *= 2
 
-    def _room(self, size: int) -> tuple[Scratch, Scratch]:
+    def _scratch(self, size: int) -> tuple[Scratch, Scratch]:
         found = []
         for each in (self._key_bytes, PLACE_BYTES):
             found.append(Scratch(self.end))
@@ -62,7 +62,7 @@ class Sorting:
         few = k * 4 <= MAX_TILE or self._n_tiles == 1
         self._keep = min(k, tile) if few else tile
         self.n_items = self._n_tiles * self._keep
-        self.keys, self.places = self._room(self._lines * self.n_items)
+        self.keys, self.places = self._scratch(self._lines * self.n_items)
         sizes: list[Argument] = [Int64(n), Int64(self._n_tiles), Int32(self._keep)]
         arguments: list[Argument] = [given, *sizes, self.keys, self.places]
         name = f"sort_tiles<{source_type}, {self._key}, {tile}>"
@@ -71,7 +71,7 @@ class Sorting:
 
     def _merge(self, run: int) -> None:
         size = self._lines * self.n_items
-        keys, places = self._room(size)
+        keys, places = self._scratch(size)
         sizes = map(Int64, (size, self.n_items, run))
         arguments: list[Argument] = [*sizes, self.keys, self.places, keys, places]
         grid = blocks_for(size, THREADS)

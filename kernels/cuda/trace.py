@@ -440,7 +440,7 @@ class Tracer:
 
     # ---- kernels ---------------------------------------------------------------------------------
 
-    def room(self, nbytes: int) -> Scratch:
+    def scratch(self, nbytes: int) -> Scratch:
         at = self.scratch_bytes
         self.scratch_bytes += ceil_div(max(nbytes, 1), ALIGNMENT) * ALIGNMENT
         if self.scratch_bytes > MAX_SCRATCH:
@@ -455,7 +455,7 @@ class Tracer:
     def new(self, shape, dtype) -> Leaf:
         """Scratch memory for an array."""
         name = np.dtype(dtype).name
-        place = self.room(prod(shape) * ITEM_BYTES[name])
+        place = self.scratch(prod(shape) * ITEM_BYTES[name])
         return Leaf(place, shape, name, contiguous(shape))
 
     def stored(self, x: Node, again: bool = False) -> Leaf:
@@ -584,10 +584,10 @@ class Tracer:
         after += [f"    {line}" for line in body] + ["}"]
         if threads > 1:
             # every lane has an element where there is no number to start with: m > threads - 1
-            before.insert(0, f"__shared__ One<{wide}> room[WARP];")
+            before.insert(0, f"__shared__ One<{wide}> scratch[WARP];")
             joined = JOINS[method][1].format("a.v", "b.v")
             after.append(
-                f"total = joined<{threads}>(One<{wide}>{{total}}, room, [](One<{wide}> a, "
+                f"total = joined<{threads}>(One<{wide}>{{total}}, scratch, [](One<{wide}> a, "
                 f"One<{wide}> b) {{ return One<{wide}>{{({wide})({joined})}}; }}).v;"
             )
         after.append(f"if (e < n && lane == 0) out_0[e] = as<{TYPES[made.stored]}>(total);")
@@ -679,7 +679,7 @@ class Tracer:
                 *("TakenRows<int64_t>", given, n_places, 1, prod(x.shape), 1),
                 *(dtype, add, rows.place, made.place, base),
             )
-            self.room(end - base)
+            self.scratch(end - base)
             for i, step in enumerate(steps):
                 last = i == len(steps) - 1
                 reads = {places.place, rows.place, made.place, ("sorted", base)}
@@ -737,9 +737,9 @@ def trace(op, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> Native:
             continue
         if apart:
             nbytes = prod(target.shape) * ITEM_BYTES[target.dtype]
-            room = t.room(nbytes)
-            copies.append(Step(Copy(place, room, nbytes), {room}, {place}))
-            place = room
+            scratch = t.scratch(nbytes)
+            copies.append(Step(Copy(place, scratch, nbytes), {scratch}, {place}))
+            place = scratch
         groups.setdefault(node.shape, []).append((node, (place, target.dtype)))
     for group in groups.values():
         t.write([x for x, _ in group], [to for _, to in group])

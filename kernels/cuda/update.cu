@@ -1,4 +1,4 @@
-/* Updates of optimizers: many weights in one launch. Also sums of squares, and whether all is finite, over many
+/* Updates of optimizers: many weights in one launch. Also sums of squares, and checks for finite values, over many
  * arrays. */
 #include "reduce.cuh"
 
@@ -11,7 +11,7 @@ template<class A> DEVICE A clipped(A g, double limit)
     return limit >= 0 ? (g > l ? l : g < -l ? -l : g) : g;
 }
 
-/* ---- rules: numbers are members, rates r[0], r[1], ... the weight's own: lr, wd, eta ----------------------------- */
+/* ---- rules: scalars are members; rates r[0], r[1], ... are those of the weight: lr, wd, eta ---------------------- */
 
 template<class A> struct Sgd {
     enum { STATES = 0 };
@@ -138,7 +138,7 @@ template<class A> struct AdaGrad {
     }
 };
 
-template<class A> struct LambDirection {       /* the direction of LAMB's step, in place of the weight */
+template<class A> struct LambDirection {       /* stores the direction of LAMB's step instead of the weight */
     enum { STATES = 2 };
     double beta1, beta2, epsilon, t, bias_correction, rescale_grad, clip_gradient;
     DEVICE void step(const A *r, A &w, A g, A *s) const
@@ -152,7 +152,7 @@ template<class A> struct LambDirection {       /* the direction of LAMB's step, 
     }
 };
 
-/* ---- many arrays, in chunks: a block takes one ------------------------------------------------------------------- */
+/* ---- many arrays, in chunks: a block for each -------------------------------------------------------------------- */
 
 enum { THREADS = 256, RATES = 4 };
 
@@ -181,7 +181,7 @@ template<class T, class S, int STATES, bool WIDE, int N> struct Weights {
     S *state[STATES ? STATES : 1][N];
     S *wide[WIDE ? N : 1];
     double rate[RATES][N];
-    const float *lrs, *wds, *scale;             /* rates that arrays hold; NULL: numbers */
+    const float *lrs, *wds, *scale;             /* rates in arrays; NULL: they are scalars */
 };
 
 template<template<class> class Rule, class T, bool WIDE, int N, int V>
@@ -272,7 +272,7 @@ __global__ void __launch_bounds__(THREADS)
 chunk_sums(const Chunks<N> chunks, const Arrays<T, N> arrays, int64_t chunk_size, computed<T> *partial)
 {
     typedef computed<T> A;
-    __shared__ One<A> room[WARP];
+    __shared__ One<A> scratch[WARP];
     const int k = N == 1 ? 0 : chunks.of((int32_t)blockIdx.x);
     const int64_t first = (int64_t)((int)blockIdx.x - chunks.first[k]) * chunk_size;
     const int64_t end = chunks.size[k] - first < chunk_size ? chunks.size[k] : first + chunk_size;
@@ -282,7 +282,7 @@ chunk_sums(const Chunks<N> chunks, const Arrays<T, N> arrays, int64_t chunk_size
         const A v = value_of(arrays.x[k][i]);
         sum += FINITE ? (v - v == 0 ? (A)0 : (A)1) : v * v;
     }
-    sum = sum_of<THREADS>(sum, room);
+    sum = sum_of<THREADS>(sum, scratch);
     if (threadIdx.x == 0)
         partial[blockIdx.x] = sum;
 }
@@ -332,24 +332,24 @@ lamb_step(const Chunks<N> chunks, const LambSteps<T, computed<T>, WIDE, N> given
 template<class A, int N> __global__ void __launch_bounds__(THREADS)
 finish_squares(const Chunks<N> chunks, const A *partial, float *y)
 {
-    __shared__ One<A> room[WARP];
+    __shared__ One<A> scratch[WARP];
     const int k = blockIdx.x;
     A sum = 0;
     for (int i = chunks.first[k] + (int)threadIdx.x; i < chunks.first[k + 1]; i += THREADS)
         sum += partial[i];
-    sum = sum_of<THREADS>(sum, room);
+    sum = sum_of<THREADS>(sum, scratch);
     if (threadIdx.x == 0)
         y[k] = (float)sum;
 }
 
-/* y[0] = is nothing counted? */
+/* y[0] = is the count 0? */
 template<class A> __global__ void __launch_bounds__(THREADS) finish_finite(int64_t n, const A *partial, float *y)
 {
-    __shared__ One<A> room[WARP];
+    __shared__ One<A> scratch[WARP];
     A sum = 0;
     for (int64_t i = threadIdx.x; i < n; i += THREADS)
         sum += partial[i];
-    sum = sum_of<THREADS>(sum, room);
+    sum = sum_of<THREADS>(sum, scratch);
     if (threadIdx.x == 0)
         y[0] = sum == 0 ? 1.0f : 0.0f;
 }

@@ -87,12 +87,12 @@ def _numbers(op, attrs) -> dict[str, list[int]]:
     return found
 
 
-def _chunks(sizes: Sequence[int], room: int, per_chunk: int) -> tuple[Struct, int]:
+def _chunks(sizes: Sequence[int], capacity: int, per_chunk: int) -> tuple[Struct, int]:
     """(the Chunks of update.cu, how many)"""
     first = [0]
     for n in sizes:
         first.append(first[-1] + ceil_div(n, per_chunk))
-    rest = room - len(sizes)
+    rest = capacity - len(sizes)
     made = Struct(
         [Int64(n) for n in (*sizes, *[0] * rest)],
         [Int32(n) for n in (*first, *[first[-1]] * rest)],
@@ -118,15 +118,15 @@ def update_entry(op, ins, outs, attrs):
         return None
     numbers = _numbers(op, attrs)
     bytes_each = 8 * (3 + max(states, 1) + 1 + RATES) + 12
-    room = 1 if n == 1 else ARGUMENT_BYTES // bytes_each
+    capacity = 1 if n == 1 else ARGUMENT_BYTES // bytes_each
     vector = vector_of(dtype)
     steps = []
-    for start in range(0, n, room):
-        own = range(start, min(start + room, n))
-        fill = [NULL] * (room - len(own))
+    for start in range(0, n, capacity):
+        own = range(start, min(start + capacity, n))
+        fill = [NULL] * (capacity - len(own))
         column = lambda at, own=own, fill=fill: [Buffer(k * size + at) for k in own] + fill
         chunks, n_chunks = _chunks(
-            [prod(outs[k].shape) for k in own], room, THREADS * vector * UNROLL
+            [prod(outs[k].shape) for k in own], capacity, THREADS * vector * UNROLL
         )
         rates: list[Argument] = []
         for names in RATE_NAMES:
@@ -138,12 +138,12 @@ def update_entry(op, ins, outs, attrs):
                     else Scalar(found[k if len(found) > 1 else 0], "float64")
                 )
             rates += [Float64(0.0)] * len(fill)
-        rates += [Float64(0.0)] * room
+        rates += [Float64(0.0)] * capacity
         arrays: list[Any] = [
             column(0),
             column(1),
             [Buffer(len(ins) + k) for k in own] + fill,
-            [item for s in range(states) for item in column(2 + s)] or [NULL] * room,
+            [item for s in range(states) for item in column(2 + s)] or [NULL] * capacity,
             column(2 + states) if wide else [NULL],
             rates,
             Buffer(n * size, start * 4) if preloaded else NULL,
@@ -157,7 +157,7 @@ def update_entry(op, ins, outs, attrs):
             Int32(preloaded + 2 * scaled),
             Struct(*given) if given else Struct(Int32(0)),
         ]
-        name = f"update<{rule}, {TYPES[dtype]}, {bool_of(wide)}, {room}, {vector}>"
+        name = f"update<{rule}, {TYPES[dtype]}, {bool_of(wide)}, {capacity}, {vector}>"
         steps.append(Launch("update.cu", name, (n_chunks,), (THREADS,), arguments))
     return launches(*steps)
 
@@ -171,24 +171,24 @@ CHUNK = 16 * THREADS  # elements
 
 
 def _sums(ins, finite: bool):
-    """(launches of the chunks' sums by array, (chunks, room) of each, scratch bytes)"""
+    """(launches of the chunks' sums by array, (chunks, capacity) of each, scratch bytes)"""
     dtype = ins[0].dtype
     if dtype not in FLOATS or any(t.dtype != dtype for t in ins):
         return None
-    room = 1 if len(ins) == 1 else ARGUMENT_BYTES // 20
+    capacity = 1 if len(ins) == 1 else ARGUMENT_BYTES // 20
     steps, found, at = [], [], 0
     wide = ITEM_BYTES["float64" if dtype == "float64" else "float32"]
-    for start in range(0, len(ins), room):
-        own = range(start, min(start + room, len(ins)))
-        chunks, n_chunks = _chunks([prod(ins[k].shape) for k in own], room, CHUNK)
-        arrays = Struct([Buffer(k) for k in own] + [NULL] * (room - len(own)))
+    for start in range(0, len(ins), capacity):
+        own = range(start, min(start + capacity, len(ins)))
+        chunks, n_chunks = _chunks([prod(ins[k].shape) for k in own], capacity, CHUNK)
+        arrays = Struct([Buffer(k) for k in own] + [NULL] * (capacity - len(own)))
         partial = Scratch(at)
         arguments: list[Argument] = [chunks, arrays, Int64(CHUNK), partial]
-        name = f"chunk_sums<{TYPES[dtype]}, {bool_of(finite)}, {room}>"
+        name = f"chunk_sums<{TYPES[dtype]}, {bool_of(finite)}, {capacity}>"
         steps.append(Launch("update.cu", name, (n_chunks,), (THREADS,), arguments))
         found.append((chunks, own, partial))
         at += n_chunks * wide
-    return steps, found, room, at
+    return steps, found, capacity, at
 
 
 @native("multi_sum_sq")
@@ -196,13 +196,13 @@ def multi_sum_sq_entry(op, ins, outs, attrs):
     made = _sums(ins, False)
     if made is None:
         return None
-    steps, found, room, scratch = made
+    steps, found, capacity, scratch_bytes = made
     computed = "double" if ins[0].dtype == "float64" else "float"
     for chunks, own, partial in found:
         arguments: list[Argument] = [chunks, partial, Buffer(len(ins), own[0] * 4)]
-        name = f"finish_squares<{computed}, {room}>"
+        name = f"finish_squares<{computed}, {capacity}>"
         steps.append(Launch("update.cu", name, (len(own),), (THREADS,), arguments))
-    return launches(*steps, scratch_bytes=scratch)
+    return launches(*steps, scratch_bytes=scratch_bytes)
 
 
 @native("all_finite", "multi_all_finite")
@@ -210,20 +210,20 @@ def all_finite_entry(op, ins, outs, attrs):
     made = _sums(ins, True)
     if made is None:
         return None
-    steps, _, _, scratch = made
+    steps, _, _, scratch_bytes = made
     computed, wide = ("double", 8) if ins[0].dtype == "float64" else ("float", 4)
-    arguments: list[Argument] = [Int64(scratch // wide), Scratch(0), Buffer(len(ins))]
+    arguments: list[Argument] = [Int64(scratch_bytes // wide), Scratch(0), Buffer(len(ins))]
     steps.append(Launch("update.cu", f"finish_finite<{computed}>", (1,), (THREADS,), arguments))
-    return launches(*steps, scratch_bytes=scratch)
+    return launches(*steps, scratch_bytes=scratch_bytes)
 
 
 # ---- LAMB ----------------------------------------------------------------------------------------
 
 
-def _lamb_step(dtype, wide, own, room, n_chunks, chunks, arrays, rates, sums, bounds, roots):
+def _lamb_step(dtype, wide, own, capacity, n_chunks, chunks, arrays, rates, sums, bounds, roots):
     """The launch of lamb_step. arrays: weights, outputs, directions, wide weights; sums: of weights
     and of directions, for the first of `own`."""
-    fill = [NULL] * (room - len(own))
+    fill = [NULL] * (capacity - len(own))
     weights, outs, directions, wides = arrays
     given = Struct(
         [*weights, *fill],
@@ -235,7 +235,7 @@ def _lamb_step(dtype, wide, own, room, n_chunks, chunks, arrays, rates, sums, bo
         *bounds,
         Int32(roots),
     )
-    name = f"lamb_step<{TYPES[dtype]}, {bool_of(wide)}, {room}>"
+    name = f"lamb_step<{TYPES[dtype]}, {bool_of(wide)}, {capacity}>"
     return Launch("update.cu", name, (n_chunks,), (THREADS,), [chunks, given, Int64(CHUNK)])
 
 
@@ -310,15 +310,15 @@ def multi_lamb_entry(op, ins, outs, attrs):
         at += ceil_div(4 * size, 256) * 256
     groups = [tuple(range(4 * k, 4 * k + 4)) for k in range(n)]
     steps = _directions(op, attrs, "float32", groups, directions, ins)
-    room = 1 if n == 1 else 64
+    capacity = 1 if n == 1 else 64
     sums = {"weights": at, "directions": at + ceil_div(4 * n, 256) * 256}
     partial = sums["directions"] + ceil_div(4 * n, 256) * 256
     most = 0
     bounds = [Scalar(numbers[b][0], "float64") for b in ("lower_bound", "upper_bound")]
-    for start in range(0, n, room):
-        own = range(start, min(start + room, n))
-        fill = [NULL] * (room - len(own))
-        chunks, n_chunks = _chunks([sizes[k] for k in own], room, CHUNK)
+    for start in range(0, n, capacity):
+        own = range(start, min(start + capacity, n))
+        fill = [NULL] * (capacity - len(own))
+        chunks, n_chunks = _chunks([sizes[k] for k in own], capacity, CHUNK)
         most = max(most, n_chunks)
         weights = [Buffer(4 * k) for k in own]
         moved = [directions[k] for k in own]
@@ -329,10 +329,10 @@ def multi_lamb_entry(op, ins, outs, attrs):
                 Int64(CHUNK),
                 Scratch(partial),
             ]
-            name = f"chunk_sums<float, false, {room}>"
+            name = f"chunk_sums<float, false, {capacity}>"
             steps.append(Launch("update.cu", name, (n_chunks,), (THREADS,), given))
             given = [chunks, Scratch(partial), Scratch(sums[what] + 4 * start)]
-            name = f"finish_squares<float, {room}>"
+            name = f"finish_squares<float, {capacity}>"
             steps.append(Launch("update.cu", name, (len(own),), (THREADS,), given))
         rates: list[Argument] = [Scalar(numbers["learning_rates"][k], "float64") for k in own]
         results = [Buffer(len(ins) + k) for k in own]
@@ -343,7 +343,7 @@ def multi_lamb_entry(op, ins, outs, attrs):
                 "float32",
                 False,
                 own,
-                room,
+                capacity,
                 n_chunks,
                 chunks,
                 arrays,

@@ -64,11 +64,19 @@ def kept_scale(p):
     return 1 / (1 - p) if p < 1 else 0.0
 
 
+def _factors_infer(ins, n, p, dtype):
+    if _words((*ins[0].shape[:-1], n)) != ins[0].shape or ins[0].dtype != "int32":
+        raise ShapeError(
+            "_kept_factors", f"kept must hold {n} bits in int32 along its last axis, got {ins[0]}"
+        )
+    return [Type((*ins[0].shape[:-1], n), dtype)]
+
+
 operator(
     "_kept_factors",
     inputs=("kept",),
     params=(Param("n", "int"), Param("p", "float"), Param("dtype", "dtype", "float32")),
-    infer=lambda ins, n, p, dtype: [Type((*ins[0].shape[:-1], n), dtype)],
+    infer=_factors_infer,
     ref=lambda xp, kept, *, n, p, dtype: (_unpacked(xp, kept, n) * kept_scale(p)).astype(dtype),
     samples=(sample(values([[5, 1], [-1, 0]], "int32"), n=40, p=0.5),),
     doc="What dropout multiplies by, 1 / (1 - p) where the bit of an element is set, else 0.",

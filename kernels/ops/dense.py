@@ -253,7 +253,7 @@ def _batch_dot_ref(xp, a, b, *, transpose_a, transpose_b, forward_stype):
     )
 
 
-def product_grads(mul, a, b, dy, transpose_a, transpose_b):
+def matmul_grads(mul, a, b, dy, transpose_a, transpose_b):
     """Gradients of a product of stacked matrices; mul(a, b, transpose_a=, transpose_b=) is that
     product."""
     da = (
@@ -270,7 +270,7 @@ def product_grads(mul, a, b, dy, transpose_a, transpose_b):
 
 
 def _batch_dot_grad(F, dys, xs, ys, transpose_a, transpose_b, forward_stype):
-    return product_grads(F.batch_dot, *xs, dys[0], transpose_a, transpose_b)
+    return matmul_grads(F.batch_dot, *xs, dys[0], transpose_a, transpose_b)
 
 
 _STACKED: tuple = (
@@ -333,7 +333,7 @@ def _gemm2_grad(F, dys, xs, ys, transpose_a, transpose_b, alpha, axis):
     def mul(a, b, **transposes):
         return F.linalg_gemm2(a, b, alpha=alpha, axis=axis, **transposes)
 
-    return product_grads(mul, *xs, dys[0], transpose_a, transpose_b)
+    return matmul_grads(mul, *xs, dys[0], transpose_a, transpose_b)
 
 
 operator(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...engine.error import DTypeError, OperatorError, ShapeError
 from ..record import NATIVE_FLOATS, Param, Type, definite, operator, sample
 from ..shapes import must_be, same_dtype
-from .dense import TRANSPOSES, gemm2_type, product_grads
+from .dense import TRANSPOSES, gemm2_type, matmul_grads
 
 ALPHA = Param("alpha", "float", 1.0)
 
@@ -101,7 +101,7 @@ def _gemm_grad(F, dys, xs, ys, transpose_a, transpose_b, alpha, beta, axis):
         return F.linalg_gemm2(a, b, alpha=alpha, axis=axis, **transposes)
 
     return [
-        *product_grads(mul, *xs[:2], dys[0], transpose_a, transpose_b),
+        *matmul_grads(mul, *xs[:2], dys[0], transpose_a, transpose_b),
         F._mul_scalar(dys[0], scalar=beta),
     ]
 

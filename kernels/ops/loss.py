@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ...engine.error import OperatorError, ShapeError
+from ...engine.error import DTypeError, OperatorError, ShapeError
 from ..record import FLOATS, Param, Type, ints, operator, same_type, sample, uniform, values
 from ..scalar import truncated
 from ..traits import LossLayer
@@ -396,6 +396,8 @@ def _cross_entropy_infer(ins):
             f"data must be (batch, classes) and label (batch,), got data {x.shape} "
             f"and label {label.shape}",
         )
+    if x.dtype not in FLOATS:
+        raise DTypeError("softmax_cross_entropy", f"data must be floats, got {x.dtype}")
     return [Type((1,), x.dtype)]
 
 

@@ -3,7 +3,7 @@ DeformablePSROIPooling."""
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, isqrt, prod
 from typing import NamedTuple
 
 from ...engine.error import OperatorError, ShapeError
@@ -25,10 +25,12 @@ from .sampling import corners, first_order, gather, scatter, slopes
 # ---- RROIAlign -----------------------------------------------------------------------------------
 
 _ROTATED = "_contrib_RROIAlign"
+MAX_READ = 1 << 22  # elements for one region, where its extent says how many samples are taken
 
 
-def _rotated_places(xp, roi, pooled_size, spatial_scale, sampling_ratio):
+def _rotated_places(xp, roi, pooled_size, spatial_scale, sampling_ratio, channels):
     """(y, x) of the samples of a turned region, both (bins, samples)."""
+    most = max(isqrt(MAX_READ // max(prod(pooled_size) * channels, 1)), 1)
     cx, cy, w, h = (roi[i] * spatial_scale for i in (1, 2, 3, 4))
     angle = roi[5] * (3.141592653589793 / 180)
     sizes, offsets = [], []
@@ -36,7 +38,7 @@ def _rotated_places(xp, roi, pooled_size, spatial_scale, sampling_ratio):
         extent = xp.maximum(extent, 1)
         n = sampling_ratio
         if n <= 0:
-            n = min(max(ceil(float(extent / n_bins)), 1), MAX_SAMPLES)
+            n = min(max(ceil(float(extent / n_bins)), 1), MAX_SAMPLES, most)
         steps = xp.arange(n_bins)[:, None] + (xp.arange(n) + 0.5) / n
         sizes.append(n)
         offsets.append((steps / n_bins - 0.5).astype(roi.dtype) * extent)
@@ -64,7 +66,7 @@ def _rotated_parts(xp, shape, rois, pooled_size, spatial_scale, sampling_ratio):
         image = image_of(roi, shape[0])
         if image < 0 or not xp.isfinite(roi).all():
             continue
-        y, x = _rotated_places(xp, roi, pooled_size, spatial_scale, sampling_ratio)
+        y, x = _rotated_places(xp, roi, pooled_size, spatial_scale, sampling_ratio, shape[1])
         inside = (y >= -1) & (y <= height) & (x >= -1) & (x <= width)
         flat = [a.reshape(-1) for a in (y, x, inside)]
         batch = xp.full(flat[0].shape, image)

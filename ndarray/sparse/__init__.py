@@ -1,13 +1,13 @@
-"""nd.sparse: arrays in csr and row_sparse storage; the operators here are those of nd, which look
-at the storage of their inputs."""
+"""nd.sparse: arrays in csr and row_sparse storage; the operators are those of nd, which dispatch on
+the storage types of their inputs."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
-from ...engine import Context, current_context  # noqa: F401
-from ...engine.base import (  # noqa: F401 - offered from here too, as MXNet does
+from ...engine import Context, current_context
+from ...engine.base import (  # offered from here too, as MXNet does
     NotSupportedForSparseNDArray,
     c_array_buf,
     check_call,
@@ -16,12 +16,33 @@ from ...engine.error import MissingName
 from ...kernels.record import REGISTRY
 from .. import arithmetic, functions
 from ..invoke import SPARSE
-from ..ndarray import NDArray  # noqa: F401
-from . import cast, elementwise, products, reduce, storage, update  # noqa: F401
-from .creation import array, csr_matrix, empty, row_sparse_array, zeros  # noqa: F401
-from .sparse_array import BaseSparseNDArray, CSRNDArray, RowSparseNDArray, _elementwise  # noqa: F401
-from .storage import StorageFallback  # noqa: F401
+from ..ndarray import NDArray
+from . import cast, elementwise, products, reduce, storage, update
+from .creation import array, csr_matrix, empty, row_sparse_array, zeros
+from .sparse_array import BaseSparseNDArray, CSRNDArray, RowSparseNDArray, _elementwise
+from .storage import StorageFallback
 
+__all__ = [
+    "BaseSparseNDArray",
+    "CSRNDArray",
+    "Context",
+    "NDArray",
+    "NotSupportedForSparseNDArray",
+    "RowSparseNDArray",
+    "StorageFallback",
+    "add",
+    "array",
+    "c_array_buf",
+    "check_call",
+    "csr_matrix",
+    "current_context",
+    "divide",
+    "empty",
+    "multiply",
+    "row_sparse_array",
+    "subtract",
+    "zeros",
+]
 SPARSE.update(call=storage.call, array=array, empty=empty, zeros=zeros)
 
 
@@ -61,4 +82,4 @@ def __getattr__(name: str):
 
 def __dir__():
     names = {n.removeprefix("_sparse_") for n in REGISTRY if n.startswith("_sparse_")}
-    return sorted({n for n in globals() if not n.startswith("_")} | names | {"gs_retain"})
+    return sorted({*__all__, *names, "gs_retain"})

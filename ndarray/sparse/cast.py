@@ -1,5 +1,5 @@
-"""cast_storage: dense, row_sparse and csr arrays into each other; and operators on some of an
-array's places: retain, slice, take, concat, getnnz, edge_id."""
+"""cast_storage: conversion between dense, row_sparse and csr; and operators on selected rows or
+elements: retain, slice, take, concat, getnnz, edge_id."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def of_rows(x, wanted: np.ndarray) -> arrays.RowSparseNDArray:
 
 
 def _elements(x, keep: np.ndarray, rows: np.ndarray, columns: np.ndarray, shape):
-    """A csr array of some elements of x at new places (rows ascending)."""
+    """A csr array of some elements of x at new positions (rows ascending)."""
     places = (pointers(rows, shape[0]), columns)
     return arrays.csr(shape, gather(x._parts[0], keep), *(index_array(p, x) for p in places))
 

@@ -23,7 +23,7 @@ class NotSparse(MXNetError, AssertionError):
 
 
 def _is_scipy(value) -> bool:
-    """Is it a matrix or array of scipy.sparse, which need not be installed?"""
+    """Is it a matrix or array of scipy.sparse, which may not be installed?"""
     return type(value).__module__.startswith("scipy.sparse")
 
 
@@ -62,12 +62,11 @@ def csr_matrix(arg1, shape=None, ctx=None, dtype=None) -> CSRNDArray:
 
     Args:
         arg1: a dense matrix; a CSRNDArray or a matrix of scipy.sparse; (rows, columns): an empty
-            one; (data, indices, indptr), see CSRNDArray; (data, (row, column)): equal places add
-            up.
+            one; (data, indices, indptr), see CSRNDArray; (data, (row, column)): duplicates are
+            added.
         shape: (rows, columns); default: as the indices need.
-        ctx: device, default the current one. dtype: default that of the array that is given, else
-            float32.
-    Raises: ValueError where shapes do not fit.
+        ctx: device, default the current one. dtype: default that of the given array, else float32.
+    Raises: ValueError if shapes do not fit.
     """
     if not isinstance(arg1, tuple):
         if isinstance(arg1, RowSparseNDArray):
@@ -122,7 +121,7 @@ def _from_coordinates(data, row, column, shape, ctx, dtype) -> CSRNDArray:
         )
     if shape is None:
         if not row.size:
-            raise InvalidValue("invalid shape: it cannot be found from no elements")
+            raise InvalidValue("invalid shape: it cannot be inferred without elements")
         shape = int(row.max()) + 1, int(column.max()) + 1
     if row.size and (
         min(row.min(), column.min()) < 0 or row.max() >= shape[0] or column.max() >= shape[1]
@@ -149,8 +148,8 @@ def row_sparse_array(arg1, shape=None, ctx=None, dtype=None) -> RowSparseNDArray
         arg1: a dense array; a RowSparseNDArray; (data, indices), see RowSparseNDArray; a tuple of
             sizes: an empty one of that shape.
         shape: default: as the indices need. ctx: device, default the current one.
-        dtype: default that of the array that is given, else float32.
-    Raises: ValueError where shapes do not fit.
+        dtype: default that of the given array, else float32.
+    Raises: ValueError if shapes do not fit.
     """
     if not isinstance(arg1, tuple):
         if isinstance(arg1, CSRNDArray):
@@ -213,7 +212,7 @@ def array(source_array, ctx=None, dtype=None) -> BaseSparseNDArray:
 
 
 def zeros(stype, shape, ctx=None, dtype=None, **kwargs) -> Any:
-    """Zeros in a storage type: of a sparse one nothing is stored."""
+    """Zeros in a storage type; a sparse one stores nothing."""
     if stype == "default":
         return dense.zeros(shape, ctx, dtype, **kwargs)
     if stype not in STYPES[1:]:

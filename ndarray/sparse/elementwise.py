@@ -1,4 +1,4 @@
-"""Sparse kernels of element-wise operators: of one array, with a number, of two, of several."""
+"""Sparse kernels of element-wise operators: unary, with a number, binary, and of several arrays."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def without_zeros(x) -> Any:
 
 
 def same_storage(stypes, attrs) -> str | None:
-    """The output is stored as the input is."""
+    """The output has the input's storage type."""
     return stypes[0]
 
 
@@ -93,7 +93,7 @@ def _zeros_like(attrs, x):
 
 @kernel("reshape_to", rule=same_storage)
 def _reshape_to(attrs, x):
-    """Gradients reshape to the shape that an array has already."""
+    """Gradients reshape arrays to the shape they already have."""
     if attrs["shape"] == x.shape:
         return x
     return invoke(lookup("reshape_to"), (x.tostype(DENSE),), attrs)
@@ -101,7 +101,7 @@ def _reshape_to(attrs, x):
 
 # ---- an array and a number -----------------------------------------------------------------------
 
-# what the number must be for f(0, number) = 0
+# the condition on the number for f(0, number) = 0
 SCALAR = {
     "_mul_scalar": lambda s: True,
     "_div_scalar": lambda s: True,
@@ -130,7 +130,7 @@ for _name, _keeps in SCALAR.items():
 
 
 def _both_or_dense(stypes, attrs):
-    """Two of one sparse storage type give that; one dense array makes all dense."""
+    """Two arrays of one sparse storage type keep it; with a dense array the result is dense."""
     if stypes[0] == stypes[1]:
         return stypes[0]
     return DENSE if DENSE in stypes else None
@@ -152,7 +152,7 @@ def index_pairs(a, b) -> Any:
 
 
 def united(op, a, b) -> Any:
-    """op of two arrays of one storage type, on all places that either stores."""
+    """op of two arrays of one storage type, on all positions that either stores."""
     if all(p is q or np.array_equal(values_of(p), values_of(q)) for p, q in index_pairs(a, b)):
         return with_values(a, invoke(op, (a._parts[0], b._parts[0]), {}))
     (ka, va), (kb, vb) = sorted_keys(a), sorted_keys(b)
@@ -182,7 +182,7 @@ for _name in ("_maximum", "_minimum", "_hypot"):
 
 
 def stored_of(dense: NDArray, x) -> NDArray:
-    """The elements (rows) of a dense array at the places that x stores."""
+    """The elements (rows) of a dense array at the positions that x stores."""
     if x.stype == "row_sparse":
         return gather(dense, values_of(x._parts[1]))
     return gather(invoke(lookup("reshape_to"), (dense,), {"shape": (-1,)}), keys_of(x))

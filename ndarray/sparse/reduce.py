@@ -1,4 +1,4 @@
-"""Sparse kernels of sums, means and norms, and of operators that look at dense values anyway."""
+"""Sparse kernels of sums, means and norms, and of operators that need dense values anyway."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _axes(x, axis, exclude=False) -> tuple[int, ...]:
 
 
 def _sum(x, values, axes, keepdims):
-    """The sum along axes of the array that has `values` where x stores some."""
+    """The sum along axes of x with its stored values replaced by `values`."""
     shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
     places = places_of(x)
     kept = shape if keepdims else tuple(n for i, n in enumerate(x.shape) if i not in axes) or (1,)
@@ -84,14 +84,15 @@ def _square_sum(attrs, x):
 def _square_sum_grad(F, dys, xs, ys, wanted, axis, keepdims, exclude):
     x, dy, axes = xs[0], dys[0], _axes(xs[0], axis, exclude)
     if x.stype == dy.stype == "row_sparse" and axes == (1,):
-        x = F._sparse_retain(x, dy.indices)  # no rows but those that the head gradient has
+        x = F._sparse_retain(x, dy.indices)  # only the rows of the head gradient
     shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
     dy = F.reshape_to(dy.tostype(DENSE), shape=shape)
     return [F.elemwise_mul(x, F.broadcast_to(dy, shape=x.shape)) * 2]
 
 
 def made_dense(name: str) -> Callable:
-    """The kernel that makes every input dense: where MXNet has one, and no warning is due."""
+    """The kernel that makes every input dense, for operators that do so in MXNet too: without a
+    warning."""
     op = lookup(name)
 
     def run(attrs, *xs):

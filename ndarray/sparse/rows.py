@@ -1,5 +1,5 @@
-"""row_sparse gradients from what a dense backward program returns: row numbers, and rows to add
-up."""
+"""row_sparse gradients from the outputs of a dense backward program: row numbers, and rows to be
+summed."""
 
 from __future__ import annotations
 

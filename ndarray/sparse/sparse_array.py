@@ -1,4 +1,4 @@
-"""CSRNDArray and RowSparseNDArray: arrays of which few elements or rows are stored, as a few dense
+"""CSRNDArray and RowSparseNDArray: arrays that store only some elements or rows, as a few dense
 arrays."""
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from ...kernels.record import dtype_name, lookup
 from ...kernels.spec import Spec, spec
 from .. import functions
 from ..arithmetic import add, divide, multiply, subtract
-from ..invoke import copy_into, invoke
+from ..invoke import invoke
+from ..launch import copy_into
 from ..ndarray import NDArray
 from . import storage, structure
 from .rows import added_up
 
 
 class NotInSparse(MXNetError, NotImplementedError):
-    """Something that makes no sense for sparse arrays."""
+    """An operation that sparse arrays do not support."""
 
 
 class BaseSparseNDArray(NDArray):
@@ -37,7 +38,7 @@ class BaseSparseNDArray(NDArray):
     parts are dense arrays; an assignment replaces them.
     """
 
-    __slots__ = ("_parts",)  # a list, shared with what `detach` gives: values, then indices
+    __slots__ = ("_parts",)  # a list, shared with the result of `detach`: values, then indices
 
     def __repr__(self):
         shape = "x".join(map(str, self.shape))
@@ -45,8 +46,8 @@ class BaseSparseNDArray(NDArray):
 
     _repr_html_: Any = None
 
-    def _call_operator(self, op, inputs, attrs, out=None):
-        """What `invoke` does with a sparse input; see storage.call."""
+    def _call_operator(self, op, inputs, attrs, out=None, ctx=None):
+        """The entry point of `invoke` for sparse inputs; see ndarray.invoke.door, storage.call."""
         return storage.call(op, inputs, attrs, out)
 
     # ---- what it is ------------------------------------------------------------------------------
@@ -58,7 +59,8 @@ class BaseSparseNDArray(NDArray):
     @property
     def size(self) -> int:
         raise NotInSparse(
-            "size: is it the number of elements or of stored ones?\n  fix: math.prod(x.shape), or"
+            "size: ambiguous for sparse arrays: all elements or the stored ones\n  fix:"
+            " math.prod(x.shape), or"
             " x.data.size"
         )
 
@@ -101,7 +103,7 @@ class BaseSparseNDArray(NDArray):
             wait(part._handle)
 
     def wait_to_write(self) -> None:
-        """Blocks until nothing reads or writes the contents any more."""
+        """Blocks until all pending reads and writes of the contents are done."""
         for part in self._parts:
             wait(part._handle, for_write=True)
 
@@ -110,21 +112,21 @@ class BaseSparseNDArray(NDArray):
         return self.tostype("default").asnumpy()
 
     def asscalar(self) -> Any:
-        """Refused: see `size`."""
+        """Raises as `size` does."""
         return self.size
 
     def __bool__(self):
         raise InvalidValue("The truth value of an NDArray with multiple elements is ambiguous.")
 
     def check_format(self, full_check=True) -> None:
-        """Checks that indices are in range and in order. Raises MXNetError. full_check: look at
-        every index, not only at the ends."""
+        """Checks that indices are in range and in order. Raises MXNetError. full_check: check every
+        index, not only the ends."""
         rule = structure.broken_rule(self, full_check)
         if rule:
             raise MXNetError(f"check_format: {rule}")
 
     def detach(self) -> Self:
-        """The same memory, not on the tape."""
+        """An array on the same memory, without its tape entry."""
         return _of_parts(type(self), self._spec, self._parts)
 
     def copy(self) -> Self:
@@ -167,7 +169,7 @@ class BaseSparseNDArray(NDArray):
         return other
 
     def _copy_between(self, source: NDArray, target: NDArray) -> None:
-        """copy_into, where one of both is sparse."""
+        """copy_into, if one of the two is sparse."""
         if target.stype == "default":
             copy_into(source.tostype("default"), target)
             return
@@ -183,7 +185,7 @@ class BaseSparseNDArray(NDArray):
         target._take(found.as_in_context(s.device))
 
     def _take(self, found: BaseSparseNDArray) -> None:
-        """Becomes what `found`, made for this, is."""
+        """Takes over the contents of `found`, a temporary."""
         self._parts[:] = found._parts
 
     # ---- operators -------------------------------------------------------------------------------
@@ -282,7 +284,8 @@ class BaseSparseNDArray(NDArray):
 
 
 def _elementwise(name, general, lhs, rhs):
-    """Equal shapes: the element-wise operator, which knows more storage types than broadcasting."""
+    """Equal shapes: the element-wise operator, which supports more storage types than the
+    broadcasting one."""
     if isinstance(lhs, NDArray) and isinstance(rhs, NDArray) and lhs.shape == rhs.shape:
         return invoke(lookup(name), (lhs, rhs), {})
     return general(lhs, rhs)
@@ -356,8 +359,8 @@ class RowSparseNDArray(BaseSparseNDArray):
         return functions._sparse_retain(self, *args, **kwargs)
 
     def _add_up(self, pairs, add: bool) -> None:
-        """Becomes (plus itself if add) the sum of rows: pairs of (row numbers, rows), or dense
-        arrays."""
+        """Sets this array to (or, if add, adds to it) the sum of rows: pairs of (row numbers,
+        rows), or dense arrays."""
         dense = [p for p in pairs if not isinstance(p, tuple)]
         sparse: list = [p for p in pairs if isinstance(p, tuple)]
         if add and len(structure.values_of(self._parts[1])):
@@ -390,13 +393,13 @@ def _of_parts(cls: type[A], s: Spec, parts: list) -> A:
 
 
 def csr(shape, data: NDArray, indptr: NDArray, indices: NDArray) -> CSRNDArray:
-    """A csr array of its parts, which are not checked."""
+    """A csr array from its parts, which are not checked."""
     s = spec(tuple(shape), data._spec.dtype, data._spec.device, stype="csr")
     return _of_parts(CSRNDArray, s, [data, indptr, indices])
 
 
 def row_sparse(shape, data: NDArray, indices: NDArray) -> RowSparseNDArray:
-    """A row_sparse array of its parts, which are not checked."""
+    """A row_sparse array from its parts, which are not checked."""
     s = spec(tuple(shape), data._spec.dtype, data._spec.device, stype="row_sparse")
     return _of_parts(RowSparseNDArray, s, [data, indices])
 

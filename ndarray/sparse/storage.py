@@ -1,5 +1,5 @@
-"""Calls with sparse arrays: the table of what operators do with storage types, the fallback to
-dense arrays, and how the tape sees such calls."""
+"""Calls with sparse arrays: the table of operators' sparse kernels, the fallback to dense arrays,
+and recording of such calls."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from ...kernels.plan import infer, make_plan, scalars_of
 from ...kernels.record import MAX_KEPT, Operator, lookup, mutated_inputs
 from ...kernels.spec import spec
 from .. import autograd, functions
-from ..invoke import _device_of, copy_into, run_all
+from ..invoke import device_of
+from ..launch import copy_into, launch
 from ..ndarray import NDArray, Scope, state
 from ..tape import TapeNode, entries_of, next_seq, shadow
 
 DENSE = "default"
-# gradients are written with operators that broadcast, where the shapes are known to be equal
+# gradients use broadcasting operators even if the shapes are known to be equal
 EQUAL_SHAPES = {f"broadcast_{n}": f"elemwise_{n}" for n in ("add", "sub", "mul")}
 
 
@@ -40,11 +41,12 @@ _state = _State()
 
 
 class Kernel(NamedTuple):
-    """What an operator does with sparse inputs.
+    """An operator's kernel for sparse inputs.
 
     rule: (storage types of the inputs, attributes) -> that of the output, or None: fallback.
     run: (attributes, *inputs) -> the output; it writes mutated inputs itself. grad: like a
-    record's, used instead for calls with sparse inputs, with `wanted`: whose gradients are.
+    record's, used instead for calls with sparse inputs, with `wanted`: the inputs whose gradients
+    are needed.
     """
 
     rule: Callable
@@ -56,7 +58,7 @@ TABLE: dict[str, Kernel] = {}
 
 
 def kernel(*names: str, rule: Callable) -> Callable:
-    """Registers what operators, by their own names, do with sparse inputs; see Kernel."""
+    """Registers a Kernel for operators, given by name."""
 
     def add(run):
         for name in names:
@@ -87,16 +89,16 @@ def output_stype(op: Operator, stypes: Sequence[str], attrs: dict) -> str:
 # ---- calls ---------------------------------------------------------------------------------------
 
 
-def call(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None) -> Any:
-    """`invoke` for inputs of which some are sparse."""
+def call(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=None) -> Any:
+    """`invoke` if some inputs are sparse."""
     if _state.gradient and op.name in EQUAL_SHAPES and inputs[0].shape == inputs[1].shape:
         op = lookup(EQUAL_SHAPES[op.name])
     attrs = op.counted(attrs, len(inputs))
     full = op.parse(attrs)
     if op.train_aware:
         full["train"] = state.training
-    _device_of(op, inputs, None)
-    types = infer(op, full, [a._spec.type for a in inputs])  # raises what is wrong with shapes
+    device_of(op, inputs, None)
+    types = infer(op, full, [a._spec.type for a in inputs])  # raises shape errors
     stypes = tuple(a._spec.stype for a in inputs)
     found = TABLE.get(op.name)
     with autograd.pause(train_mode=state.training):
@@ -124,7 +126,7 @@ def _fallback(op: Operator, inputs: Sequence[NDArray], attrs: dict) -> list[NDAr
     _warn(op.name, [a._spec.stype for a in inputs], stype)
     dense = [a.tostype(DENSE) if a._spec.stype != DENSE else a for a in inputs]
     plan = make_plan(op, attrs, [a._spec for a in dense], dense[0]._spec.device)
-    results = run_all(plan, dense, scalars_of(op, attrs))
+    results = launch(plan, dense, scalars_of(op, attrs))
     for i in mutated_inputs(op, attrs, len(inputs)):
         if dense[i] is not inputs[i]:
             copy_into(dense[i], inputs[i])
@@ -149,7 +151,7 @@ def _warn(name: str, stypes: list[str], out: str) -> None:
 
 
 def _to_user() -> int:
-    """How many frames above `_warn` the user's line is."""
+    """The number of frames from `_warn` to the user's line."""
     frame, n = inspect.currentframe(), 0
     while frame is not None and frame.f_globals.get("__name__", "").startswith(PACKAGE + "."):
         frame, n = frame.f_back, n + 1
@@ -160,7 +162,7 @@ def _to_user() -> int:
 
 
 class _Call:
-    """Stands on the tape where other nodes have a Plan; one for equal calls."""
+    """Takes the place of a Plan in tape nodes; shared by equal calls."""
 
     python = True
     saved = unread = ()
@@ -170,7 +172,7 @@ class _Call:
         self.op, self.attrs, self.out_specs = op, attrs, out_specs
 
     def eager_grads(self, node, dys, create_graph: bool):
-        """Gradients by the operator's own `grad`, whose calls see the arrays' storage types."""
+        """Gradients by the operator's own `grad`, whose calls dispatch on storage types."""
         xs = [autograd.with_entry(a, e) for a, e in zip(node.inputs, node.entries)]
         ys = [autograd.with_entry(y, (node, i)) for i, y in node.saved.items()]
         found = TABLE.get(self.op.name)

@@ -1,8 +1,8 @@
 """Which elements sparse arrays store: computed with NumPy on the caller, after waiting for index
 arrays only.
 
-Keys are what both storage types have in common: ascending int64 numbers, of rows (row_sparse) or of
-elements in row-major order (csr); values have one row for each key.
+Keys unify both storage types: ascending int64 indices of rows (row_sparse) or of elements in
+row-major order (csr), with one row of values per key.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..ndarray import NDArray, from_memory
 
 
 def values_of(array: NDArray) -> np.ndarray:
-    """The values of an index array; not to be written."""
+    """The values of an index array; read-only."""
     return array._values()
 
 
@@ -31,7 +31,7 @@ def index_array(numbers, like: NDArray) -> NDArray:
 
 
 def counts_of(indptr: np.ndarray) -> np.ndarray:
-    """How many values each row of a csr array has. Raises InvalidIndex."""
+    """The number of values in each row of a csr array. Raises InvalidIndex."""
     counts = np.diff(indptr)
     if counts.size and counts.min() < 0:
         raise InvalidIndex("csr array: indptr must not descend")
@@ -44,8 +44,8 @@ def rows_of(x) -> np.ndarray:
 
 
 def places_of(x) -> np.ndarray:
-    """The column of each value (csr) or the stored rows. Raises InvalidIndex for places outside the
-    array."""
+    """The column of each value (csr) or the stored rows. Raises InvalidIndex for positions outside
+    the array."""
     indices, n = values_of(x._parts[-1]), x.shape[1 if x.stype == "csr" else 0]
     if indices.size and not 0 <= indices.min() <= indices.max() < n:
         what = "column" if x.stype == "csr" else "row"
@@ -57,8 +57,8 @@ def places_of(x) -> np.ndarray:
 
 
 def keys_of(x) -> np.ndarray:
-    """Where each value is: its number in the matrix (csr) or its row; ascending for valid arrays.
-    Raises InvalidIndex for places outside the array."""
+    """The position of each value: its element index (csr) or its row; ascending for valid arrays.
+    Raises InvalidIndex for positions outside the array."""
     places = places_of(x)
     return rows_of(x) * x.shape[1] + places if x.stype == "csr" else places
 
@@ -78,7 +78,7 @@ def pointers(rows: np.ndarray, n_rows: int) -> np.ndarray:
 
 
 def distinct(numbers: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """(the different numbers in ascending order, where each number stands among them) of numbers
+    """(the distinct numbers in ascending order, the position of each number among them) for numbers
     in [0, n). Raises IndexError."""
     if len(numbers) and not 0 <= numbers.min() <= numbers.max() < n:
         raise InvalidIndex(
@@ -100,7 +100,7 @@ def gather(values: NDArray, at: np.ndarray | tuple[()]) -> NDArray:
 
 
 def place(values: NDArray, at: np.ndarray, n: int) -> NDArray:
-    """Rows at different places among n rows of zeros."""
+    """Writes rows to distinct positions of n zero rows."""
     s = values._spec
     attrs = {"shape": (n, *s.shape[1:]), "dtype": s.dtype}
     zeros = invoke(lookup("_zeros"), (), attrs, None, s.device)
@@ -110,13 +110,13 @@ def place(values: NDArray, at: np.ndarray, n: int) -> NDArray:
 
 
 def scatter(values: NDArray, at: np.ndarray, n: int) -> NDArray:
-    """Rows added up at places among n rows of zeros."""
+    """Adds rows at positions of n zero rows."""
     attrs = {"mode": "clip", "shape": (n, *values.shape[1:])}
     return invoke(lookup("_take_grad"), (values, index_array(at, values)), attrs)
 
 
 def broken_rule(x, full: bool) -> str | None:
-    """What is wrong with an array's indices, in words, or None."""
+    """A description of what is wrong with an array's indices, or None."""
     data, indices = x._parts[0], values_of(x._parts[-1])
     if len(indices) != data.shape[0]:
         return f"as many indices as values are needed, got {len(indices)} and {data.shape[0]}"

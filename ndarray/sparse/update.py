@@ -1,5 +1,5 @@
-"""Optimizer updates with row_sparse gradients: only the rows that the gradient has are touched
-where MXNet is lazy (states are stored as the weight is), all of them where it is not."""
+"""Optimizer updates with row_sparse gradients: lazy updates, as in MXNet, change only the rows in
+the gradient (states have the weight's storage type), others change all rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import numpy as np
 
 from ...engine.error import InvalidType
 from ...kernels.record import lookup, mutated_inputs
-from ..invoke import copy_into, invoke
+from ..invoke import invoke
+from ..launch import copy_into
 from ..ndarray import NDArray
 from . import sparse_array as arrays
 from .storage import DENSE, kernel
@@ -15,8 +16,8 @@ from .structure import gather, index_array, place, values_of
 
 
 def _dense_part(x, rows: np.ndarray):
-    """(the dense array that holds the rows of x, where in it): a row_sparse x gets rows that it
-    lacks."""
+    """(the dense array that holds the rows of x, their positions in it); missing rows are added to
+    a row_sparse x."""
     if x.stype == DENSE:
         return x, rows
     values, stored = x._parts[0], values_of(x._parts[1])

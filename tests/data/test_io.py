@@ -1,7 +1,9 @@
 """mx.io: iterators over arrays and files, and iterators around iterators. Expected values of
 batches are MXNet 1.9.1's."""
 
+import random
 import struct
+import threading
 
 import numpy as np
 import plait as mx
@@ -129,6 +131,43 @@ class TestPrefetching:
 
         with pytest.raises(OSError, match="disk"):
             mx.io.PrefetchingIter(Broken(X, Y, 4)).next()
+
+    def test_what_the_loop_draws_meanwhile_changes_nothing(self):
+        """The thread drew from the streams of the loop: which of them drew first depended on the
+        load of the machine."""
+
+        class Augmented(mx.io.NDArrayIter):
+            """Its batches are random places of an image. They wait for `goes`."""
+
+            goes = threading.Event()
+
+            def next(self):
+                batch = super().next()
+                assert self.goes.wait(60)
+                picture = nd.arange(10000).reshape((100, 100, 1))
+                crop = mx.image.random_crop(picture, (2, 2))[0]
+                turned = mx.image.LightingAug(1.0, np.ones(3), np.eye(3))(nd.zeros((1, 1, 3)))
+                batch.data = [crop, turned]
+                return batch
+
+        def run(loop_first):
+            mx.seed_all(3)
+            Augmented.goes.clear()
+            it = mx.io.PrefetchingIter([Augmented(X, Y, 4), Augmented(X, Y, 4)])
+            found = []
+            for k in range(2):
+                if not loop_first:
+                    Augmented.goes.set()
+                    for future in it._pending:
+                        future.result()
+                drawn = [random.random(), np.random.rand()]
+                Augmented.goes.set()
+                found += [drawn, *(x.asnumpy().tolist() for x in it.next().data)]
+            Augmented.goes.set()
+            return found
+
+        first = run(True)
+        assert first == run(False) and first[1] != first[3]  # each iterator has its own
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
  *   driver [random|control|early|rules|memory|regions|bench|all] [number of random programs] [first seed]
  * Built and run by sanitize.sh beside this file, under each sanitizer; exits with 1 at the first surprise. */
 #include "driver.h"
+#include "engine/core/profiler.h"
+#include "engine/core/random.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +15,7 @@
 
 _Noreturn void fail_at(const char *file, int line, const char *condition)
 {
-    fprintf(stderr, "%s:%d: %s\n  last error: %s\n", file, line, condition, pl_error_last());
+    fprintf(stderr, "%s:%d: %s\n  last error: %s\n", file, line, condition, pl_error_message());
     exit(1);
 }
 
@@ -43,7 +45,7 @@ static int wait_all(void)
     return status;
 }
 
-void tell_all(void)
+void report_all(void)
 {
     while (wait_all() != PL_OK) {}
 }
@@ -152,14 +154,14 @@ static void random_program(uint64_t seed)
         char text[32];
         snprintf(text, sizeof text, "step %d", cells[i].error);
         if (status == PL_FAILED)
-            CHECK(strcmp(pl_error_last(), text) == 0 && pl_error_location() == cells[i].error);
+            CHECK(strcmp(pl_error_message(), text) == 0 && pl_error_location() == cells[i].error);
         else
             CHECK(*(uint64_t *)pl_array_data(arrays[i]) == cells[i].value);
         CHECK(pl_array_version(arrays[i]) == version[i]);
         pl_array_free(arrays[i]);
     }
     pl_engine_set_bulk(0);
-    tell_all();
+    report_all();
     CHECK(pl_engine_pending() == 0);
 }
 
@@ -267,18 +269,18 @@ static void rule_errors(void)
     uintptr_t y = pl_invoke1(bad, x, 0), z = pl_invoke2(add, x, y), part = pl_array_view(y, 0);
     CHECK(y && z);
     for (int i = 0; i < 2; i++) {             /* at every wait, on whatever depends on it */
-        CHECK(wait_read(y) == PL_FAILED && strcmp(pl_error_last(), "the kernel says no") == 0);
+        CHECK(wait_read(y) == PL_FAILED && strcmp(pl_error_message(), "the kernel says no") == 0);
         CHECK(wait_read(z) == PL_FAILED && strcmp(pl_error_name(), "kernel") == 0);
         CHECK(wait_read(part) == PL_FAILED && pl_array_poisoned(part));
     }
-    CHECK(wait_all() == PL_OK);               /* it was told */
+    CHECK(wait_all() == PL_OK);               /* it was reported */
     CHECK(pl_invoke(add, (uintptr_t[]){x, x}, &y, NULL, 3) == PL_OK);
     CHECK(value_of(y) == 2.0 && !pl_array_poisoned(part));      /* overwritten: healed; z is not */
     CHECK(wait_read(z) == PL_FAILED);
     pl_array_overwritten(z);
     CHECK(wait_read(z) == PL_OK);
     uintptr_t more[2] = {pl_invoke1(bad, x, 0), pl_invoke1(bad, x, 0)};
-    pl_array_free(more[0]);                   /* an error outlives its array until it is told */
+    pl_array_free(more[0]);                   /* an error outlives its array until it is reported */
     CHECK(wait_all() == PL_FAILED && wait_all() == PL_FAILED && wait_all() == PL_OK);
     uintptr_t pair = pl_array_new(2 * sizeof(double));          /* writing a part does not heal the whole */
     CHECK(pl_push(call_run, &(call){.what.fails = true}, NULL, NULL, 0, &pair, 1, 0, 0, 0, "f", 1) == PL_OK);
@@ -292,7 +294,8 @@ static void rule_errors(void)
     memset(huge, 'a', sizeof huge - 1);
     memcpy(huge + sizeof huge - 4, "end", 4);
     pl_fail(PL_FAILED, huge);
-    CHECK(strlen(pl_error_last()) < 8192 && strstr(pl_error_last(), "\n  ...\n") && strstr(pl_error_last(), "aend"));
+    const char *kept = pl_error_message();
+    CHECK(strlen(kept) < 8192 && strstr(kept, "\n  ...\n") && strstr(kept, "aend"));
 }
 
 static void note_release(void *owner)
@@ -380,9 +383,9 @@ static void rule_inside(void)
         push(inner_run, NULL, 0, i % 2 ? inner_var : 0, PL_LANE_IO, 0);
     CHECK(wait_read(inner_var) == PL_OK && wait_all() == PL_OK);
     push(waits_for_itself, (void *)inner_var, 0, inner_var, PL_LANE_IO, 0);
-    CHECK(wait_read(inner_var) == PL_FAILED && strcmp(pl_error_last(), "stuck") == 0);
+    CHECK(wait_read(inner_var) == PL_FAILED && strcmp(pl_error_message(), "stuck") == 0);
     pl_array_free(inner_var);
-    tell_all();
+    report_all();
 }
 
 static void *pusher(void *arg)
@@ -490,7 +493,7 @@ static void rule_storage(void)
 {
     pl_storage_stats before, after;
     pl_storage_get_stats(&before);
-    CHECK(pl_array_new((size_t)1 << 45) == 0 && strstr(pl_error_last(), "out of memory"));
+    CHECK(pl_array_new((size_t)1 << 45) == 0 && strstr(pl_error_message(), "out of memory"));
     CHECK(pl_array_new((size_t)-1) == 0);
     for (size_t bytes = 0; bytes < 5000000; bytes = bytes * 5 / 4 + 1) {
         uintptr_t a = pl_array_new(bytes);
@@ -528,7 +531,7 @@ static void rule_bad_calls(void)
     uintptr_t out = 0;
     CHECK(pl_push(pl_noop, NULL, NULL, &var, 1, &var, 1, PL_LANE_COUNT, 0, 0, "x", -1) == PL_FAILED);
     CHECK(pl_invoke(plan, NULL, &out, NULL, -1) == PL_FAILED && out == 0);
-    CHECK(strstr(pl_error_last(), "no such lane"));
+    CHECK(strstr(pl_error_message(), "no such lane"));
     CHECK(wait_read(var) == PL_OK && pl_engine_pending() == 0);
     pl_plan_free(plan);
     pl_array_free(var);
@@ -604,12 +607,12 @@ static bool memory_scenario(void)
         uintptr_t poisoned = pl_invoke1(bad, in[0], 0);
         good &= poisoned != 0;
         if (poisoned)                         /* the poison is there even if there was no memory for its text */
-            CHECK(wait_read(poisoned) == PL_FAILED && pl_error_last()[0]);
-        good = good && strcmp(pl_error_last(), "the kernel says no") == 0;
+            CHECK(wait_read(poisoned) == PL_FAILED && pl_error_message()[0]);
+        good = good && strcmp(pl_error_message(), "the kernel says no") == 0;
         pl_array_free(poisoned);
     }
     allocations_left = -1;
-    tell_all();
+    report_all();
     CHECK(pl_engine_pending() == 0);
     for (int i = 0; i < 2; i++) {
         pl_array_free(in[i]);

@@ -1,13 +1,15 @@
-/* What the files of the driver share. */
+/* Shared by the files of the driver. */
 #ifndef PLAIT_DRIVER_H
 #define PLAIT_DRIVER_H
-#include "internal.h"
+#include "engine/core/process.h"
+#include "engine/core/program.h"
+#include "engine/core/wait.h"
 
 #define CHECK(condition) ((condition) ? (void)0 : fail_at(__FILE__, __LINE__, #condition))
 
 _Noreturn void fail_at(const char *file, int line, const char *condition);
 int wait_read(uintptr_t array);
-void tell_all(void);                          /* waits until nothing is pending and every error is told */
+void report_all(void);                        /* waits until nothing is pending and every error is reported */
 
 /* programs.c */
 void random_control(uint64_t seed);

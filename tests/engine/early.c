@@ -1,5 +1,6 @@
 /* Programs end with each array after its last use: who waits for one array does not wait for the rest. */
 #include "driver.h"
+#include "engine/core/profiler.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -109,8 +110,8 @@ static void rule_before_the_end(bool waits_first)
     for (int i = 0; i < 4; i++)
         pl_array_free(all[i]);
     pl_program_free(p);
-    tell_all();
-    CHECK(pl_engine_pending() == 0 && atomic_load(&pl_engine.n_held_up) == 0 && !pl_engine.early);
+    report_all();
+    CHECK(pl_engine_pending() == 0 && atomic_load(&pl_engine.n_blocked) == 0 && !pl_engine.early);
 }
 
 static void rule_failure(bool naive)
@@ -119,7 +120,7 @@ static void rule_failure(bool naive)
     pl_engine_set_naive(naive);
     CHECK(pl_program_run(p, in, out, NULL, 5) == PL_OK);
     CHECK(wait_read(out[0]) == PL_OK && *(uint64_t *)pl_array_data(out[0]) == 2);
-    CHECK(wait_read(out[1]) == PL_FAILED && strcmp(pl_error_last(), "the middle fails") == 0 &&
+    CHECK(wait_read(out[1]) == PL_FAILED && strcmp(pl_error_message(), "the middle fails") == 0 &&
           pl_error_location() == 5);
     CHECK(wait_read(in[0]) == PL_OK && wait_read(in[1]) == PL_OK);
     for (int i = 0; i < 2; i++) {
@@ -128,7 +129,7 @@ static void rule_failure(bool naive)
     }
     pl_program_free(p);
     pl_engine_set_naive(0);
-    tell_all();
+    report_all();
 }
 
 void early_rules(void)
@@ -274,12 +275,12 @@ void random_early(uint64_t seed)
         snprintf(text, sizeof text, "op %d", cells[i].error);
         CHECK(status == (cells[i].error < 0 ? PL_OK : PL_FAILED));
         if (status == PL_FAILED)
-            CHECK(strcmp(pl_error_last(), text) == 0 && pl_error_location() == cells[i].error);
+            CHECK(strcmp(pl_error_message(), text) == 0 && pl_error_location() == cells[i].error);
         else
             CHECK(*(uint64_t *)pl_array_data(arrays[i]) == cells[i].value);
         CHECK(pl_array_version(arrays[i]) == version[i]);
         pl_array_free(arrays[i]);
     }
-    tell_all();
-    CHECK(pl_engine_pending() == 0 && atomic_load(&pl_engine.n_held_up) == 0 && !pl_engine.early);
+    report_all();
+    CHECK(pl_engine_pending() == 0 && atomic_load(&pl_engine.n_blocked) == 0 && !pl_engine.early);
 }

@@ -1,6 +1,7 @@
 /* Random programs with loops, branches and sections, run from several threads at once, against an interpreter that
  * knows neither arenas nor slots. */
 #include "driver.h"
+#include "engine/core/control.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -416,7 +417,7 @@ static void *run_often(void *arg)
             if (good)
                 CHECK(memcmp(pl_array_data(out[run][k]), expected[k], 8 * (size_t)g->widths[g->outputs[k]]) == 0);
             else
-                CHECK(strcmp(pl_error_last(), "a mix fails") == 0);
+                CHECK(strcmp(pl_error_message(), "a mix fails") == 0);
             pl_array_free(out[run][k]);
         }
     pl_error_forget();
@@ -442,7 +443,7 @@ void random_control(uint64_t seed)
     }
     for (int i = 0; i < N_THREADS; i++)
         pthread_join(threads[i], NULL);
-    tell_all();
+    report_all();
     CHECK(pl_engine_pending() == 0);
     graph_free(g);
 }

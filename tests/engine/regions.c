@@ -1,5 +1,6 @@
-/* Regions of the team: every piece runs once, whoever comes to help, across stops and forks. */
+/* Regions of the thread pool: every piece runs once, whichever threads join, across stops and forks. */
 #include "driver.h"
+#include "engine/core/thread_pool.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@ typedef struct { int n_pieces; int times[MAX_PIECES]; int64_t sums[THREADS], nes
 
 static void inner_piece(void *arg, int64_t i)
 {
-    CHECK(pl_team_place() == 0);              /* on one thread: inside a piece no other joins */
+    CHECK(pl_thread_pool_index() == 0);              /* on one thread: inside a piece no other joins */
     *(int64_t *)arg += i;
 }
 
@@ -20,23 +21,23 @@ static void piece(void *arg, int64_t i)
 {
     region_op *r = arg;
     int64_t inner = 0;
-    CHECK(pl_team_place() >= 0 && pl_team_place() < THREADS);
+    CHECK(pl_thread_pool_index() >= 0 && pl_thread_pool_index() < THREADS);
     CHECK(pl_threads(1 << 30) == 1);
-    pl_team_run(THREADS, 5, inner_piece, &inner);
+    pl_thread_pool_run(THREADS, 5, inner_piece, &inner);
     CHECK(inner == 10);
-    CHECK(pl_team_place() < THREADS);
+    CHECK(pl_thread_pool_index() < THREADS);
     r->times[i]++;
-    r->sums[pl_team_place()] += i;            /* a place is one thread */
+    r->sums[pl_thread_pool_index()] += i;            /* a place is one thread */
 }
 
 static int run_region(void *arg)
 {
     region_op *r = arg;
     int64_t sum = 0;
-    int lent = 1 + r->n_pieces % THREADS, before = pl_team_threads(), usual = pl_team_lend(lent);
-    pl_team_take_back(lent, usual);
-    CHECK(usual == before && pl_team_threads() == before);
-    pl_team_run(THREADS, r->n_pieces, piece, r);
+    int lent = 1 + r->n_pieces % THREADS, before = pl_thread_pool_size(), usual = pl_thread_pool_suspend(lent);
+    pl_thread_pool_resume(lent, usual);
+    CHECK(usual == before && pl_thread_pool_size() == before);
+    pl_thread_pool_run(THREADS, r->n_pieces, piece, r);
     for (int i = 0; i < r->n_pieces; i++)
         CHECK(r->times[i] == 1);
     for (int i = 0; i < THREADS; i++)

@@ -11,7 +11,7 @@ wrap="-DDRIVER_WRAPS_MALLOC -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wra
 # OpenMP for addresses alone: ThreadSanitizer cannot see libgomp's locks.
 build_driver() {
     name=$1; shift
-    ${CC:-cc} $flags "$@" -I"$root/engine/core" "$root"/tests/engine/*.c \
+    ${CC:-cc} $flags "$@" -I"$root" "$root"/tests/engine/*.c \
         "$root"/engine/core/*.c -o "$build/$name"
 }
 export OMP_NUM_THREADS=3 OMP_WAIT_POLICY=passive

@@ -33,7 +33,7 @@ def driver(tmp_path_factory):
             "-Wstrict-prototypes",
             "-Werror",
             *WRAP,
-            f"-I{CORE}",
+            f"-I{CORE.parents[1]}",
             *sorted(HERE.glob("*.c")),
             *sorted(CORE.glob("*.c")),
             "-o",

@@ -14,7 +14,7 @@ from plait.engine.error import ShapeError
 
 @pytest.fixture(autouse=True)
 def nothing_left():
-    """Every test ends with an idle engine and no error that nobody was told."""
+    """Every test ends with an idle engine and no error not yet reported."""
     yield
     engine.waitall()
     assert engine.stats()["pending"] == 0
@@ -103,7 +103,7 @@ def test_an_error_carries_type_operator_and_line_and_stays_until_overwritten():
         assert isinstance(caught.value.__cause__, KeyError)
         assert caught.value.__cause__.__traceback__.tb_next.tb_frame.f_code is fails.__code__
     assert not ran
-    engine.waitall()  # it was told
+    engine.waitall()  # it was reported
     engine.push(lambda: ran.append(2), writes=[x])
     engine.wait_for_var(x)
     with pytest.raises(KeyError):
@@ -198,11 +198,11 @@ def test_a_wait_that_cannot_end_is_an_error():
         engine.wait_for_var(after)
 
     engine.push(stuck, writes=[x])
-    with pytest.raises(MXNetError, match="only its own end can make ready"):
+    with pytest.raises(MXNetError, match="not ready before the operation itself ends"):
         engine.wait_for_var(x)
 
     engine.push(engine.waitall, writes=[x])
-    with pytest.raises(MXNetError, match="waitall: inside an operation"):
+    with pytest.raises(MXNetError, match="waitall: an operation cannot wait"):
         engine.wait_for_var(x)
 
 
@@ -327,7 +327,7 @@ def test_foreign_memory_is_released_once_and_late(gate):
 def test_absurd_sizes_fail_cleanly():
     for size in (1 << 46, (1 << 64) - 1):
         assert lib.pl_array_new(size) == 0
-        assert b"out of memory for" in ffi.string(lib.pl_error_last())
+        assert b"out of memory for" in ffi.string(lib.pl_error_message())
 
 
 def test_push_costs_little_and_leaks_nothing():
@@ -374,3 +374,21 @@ def test_the_pool_is_bounded_and_serves_what_repeats():
     most, peak, misses, kept = map(int, out.stdout.split())
     assert most <= 2 * peak + (64 << 20)
     assert misses == 0 and kept <= most
+
+
+def test_a_thread_reads_its_own_error():
+    """Each has failed with a text of its own before any of them reads the last one."""
+    failed, found = threading.Barrier(4), {}
+
+    def work(k):
+        status = lib.pl_fail(lib.PL_FAILED, b"failure of thread %d" % k)
+        failed.wait(60)
+        found[k] = status, lib.pl_error_status(), ffi.string(lib.pl_error_last())
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    want = {k: (lib.PL_FAILED, lib.PL_FAILED, b"failure of thread %d" % k) for k in range(4)}
+    assert found == want

@@ -20,7 +20,7 @@ def test_a_missing_file_is_named_and_is_a_file_not_found_error(tmp_path):
         files.read(tmp_path, "lists", fix="name a file")
 
 
-def test_bytes_that_are_no_text_are_told(tmp_path):
+def test_bytes_that_are_no_text_are_reported(tmp_path):
     (tmp_path / "a").write_bytes(b"\xff\xfe")
     with pytest.raises(MXNetError, match="lists: '.*a' is no utf-8 text: invalid start byte"):
         with files.reading(tmp_path / "a", "lists"), open(tmp_path / "a", encoding="utf-8") as f:
@@ -90,7 +90,7 @@ def test_leftovers_of_a_series_are_removed(tmp_path):
         assert set(os.listdir(tmp_path)) == left
 
 
-def test_a_full_disk_is_told_and_leaves_nothing(tmp_path):
+def test_a_full_disk_is_reported_and_leaves_nothing(tmp_path):
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     files.write(tmp_path / "a", b"old")

@@ -47,18 +47,18 @@ def test_as_a_dict():
 
 
 @given(st.integers(1, 4), st.integers(1, 12), st.lists(st.integers(0, 9), max_size=60))
-def test_values_have_weights(size, room, keys):
-    cache, used = Recent(size, room, lambda value: value), OrderedDict()
+def test_values_have_weights(size, capacity, keys):
+    cache, used = Recent(size, capacity, lambda value: value), OrderedDict()
     for key in keys:
         if cache[key] is None:
             cache[key] = key
         used[key] = None
         used.move_to_end(key)
         # at least what fits is there, at most twice as much
-        assert sum(cache.values()) <= 2 * max(room, 9) and len(cache) <= 2 * size
+        assert sum(cache.values()) <= 2 * max(capacity, 9) and len(cache) <= 2 * size
         last = list(used)[::-1]
         fits = next(
-            (i for i in range(len(last) + 1) if sum(last[:i]) > room or i > size), len(last) + 1
+            (i for i in range(len(last) + 1) if sum(last[:i]) > capacity or i > size), len(last) + 1
         )
         assert set(last[: max(1, fits - 1)]) <= set(cache)
 
@@ -67,22 +67,38 @@ def test_large_graphs_are_fewer(monkeypatch):
     """What a net keeps for its shapes is bounded by its size, not only by their number."""
     monkeypatch.setenv("PLAIT_TIER", "0")
     monkeypatch.setattr(hybrid, "MAX_NODES", 200)
+    monkeypatch.setattr(cached, "MAX_INSTRUCTIONS", 200)
     monkeypatch.setattr(backward, "_programs", Recent(4096, 200, backward.weight))
     traces = Counted(monkeypatch, hybrid, "Trace")
     plans = Counted(monkeypatch, cached, "GraphPlan")
-    net = nn.HybridSequential()
-    for _ in range(10):  # some 30 nodes: 6 shapes, at most 12
-        net.add(nn.Dense(2, flatten=False, in_units=2))
-    net.initialize()
-    net.hybridize()
-    for n in range(1, 60):
-        with autograd.record():
-            y = net(nd.ones((n, 2)))
-        y.backward()
-    del y
-    gc.collect()
-    assert traces.made == 59 and 6 <= len(traces.alive) <= 13
-    assert len(plans.alive) <= 50 and len(backward._programs) <= 40
+    for flat in (False, True):
+        net = nn.HybridSequential()
+        for _ in range(10):  # some 30 nodes: 6 shapes, at most 12
+            net.add(nn.Dense(2, flatten=False, in_units=2))
+        net = Flat(net) if flat else net
+        net.initialize()
+        net.hybridize()
+        for n in range(1, 60):
+            with autograd.record():
+                y = net(nd.ones((n, 2)))
+            y.backward()
+        del y
+        gc.collect()
+        n_graphs = len(net._graphs())
+        assert 6 <= n_graphs <= 13 if flat else n_graphs == 1
+        assert 10 <= len(plans.alive) <= 100 and len(backward._programs) <= 40
+    assert traces.made == 2 * 59
+
+
+class Flat(gluon.HybridBlock):
+    """Its graph holds the length: one for each."""
+
+    def __init__(self, body):
+        super().__init__()
+        self.body = body
+
+    def hybrid_forward(self, F, x):
+        return F.reshape(self.body(x), shape=(x.shape[0] * x.shape[1],))
 
 
 class Counted:
@@ -159,7 +175,7 @@ def test_a_module_binds_each_of_many_shapes_once(monkeypatch):
 
 def test_what_is_not_used_any_more_is_freed(monkeypatch):
     monkeypatch.setenv("PLAIT_TIER", "0")
-    monkeypatch.setattr(hybrid, "MAX_TRACES", 8)
+    monkeypatch.setattr(cached, "MAX_ENTRIES", 8)
     monkeypatch.setattr(backward, "_programs", Recent(8))
     traces = Counted(monkeypatch, hybrid, "Trace")
     plans = Counted(monkeypatch, cached, "GraphPlan")
@@ -170,7 +186,7 @@ def test_what_is_not_used_any_more_is_freed(monkeypatch):
         y.backward()
     del y
     gc.collect()
-    assert traces.made == 99 and len(traces.alive) <= 16 and len(plans.alive) <= 32
+    assert traces.made == 99 and len(traces.alive) == 1 and len(plans.alive) <= 32
 
 
 def test_a_spec_is_one_object_however_many_others_were_made():

@@ -39,7 +39,7 @@ def test_names_aliases_and_json_make_objects():
         (lambda: register(int), "must derive from Shape"),
     ],
 )
-def test_mistakes_are_told(call, text):
+def test_mistakes_are_reported(call, text):
     with pytest.raises(mx.MXNetError, match=text):
         call()
 

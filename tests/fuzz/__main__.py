@@ -15,18 +15,19 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from . import reduce
+from . import conditions, reduce
 from .worker import TARGETS, Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = {"nets": 180, "processes": 180}  # for one case; others: 30
+PATIENCE_S = {"nets": 180, "processes": 180, "sizes": 60}  # for one case; others: 30
+SHARE = {"sizes": 2, "nets": 2, "processes": 2}  # of the time; others: 1
 START_S = 120  # a worker imports plait, on a busy machine
 _printing = threading.Lock()
 
 
 class Target:
-    """One target's cases, run by one worker after the other: a case that ends its worker does not
-    end the run."""
+    """One target's cases, run by one worker after the other, each under conditions of its own: a
+    case that ends its worker does not end the run."""
 
     def __init__(self, name: str, seed: int, seconds: float, n_cases: int, folder: Path):
         self.name, self.seed, self.n_cases, self.folder = name, seed, n_cases, folder
@@ -40,12 +41,13 @@ class Target:
     def _run_worker(self) -> None:
         errors = self.folder / f"{self.name}.stderr"
         seconds = self.end - time.monotonic()
+        self.conditions, last = conditions.drawn(self.name, self.seed, self.next)
         command = [sys.executable, "-m", "tests.fuzz.worker", self.name, str(self.seed)]
         with errors.open("wb") as stderr:
             worker = subprocess.Popen(
-                [*command, str(self.next), str(seconds), str(self.n_cases)],
+                [*command, str(self.next), str(seconds), str(min(last, self.n_cases))],
                 cwd=ROOT,
-                env=environment(),
+                env=self.conditions.environment(),
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 start_new_session=True,
@@ -94,22 +96,16 @@ class Target:
             return
         script = message["script"]
         patience = min(PATIENCE_S.get(self.name, 30), max(10.0, self.end - time.monotonic()))
-        alone, small = reduce.smallest(script, verdict, environment(), patience)
+        env = self.conditions.environment()
+        alone, small = reduce.smallest(script, verdict, env, patience)
         number = message["begin" if "begin" in message else "end"]
         with _printing:
             print(f"\n---- {self.name} --seed {self.seed}, case {number}: {verdict.kind}")
             print(verdict.text.rstrip())
+            print(f"---- {self.conditions} python -m tests.fuzz.worker SCRIPT")
             if not alone:
                 print("# by itself this script passes: cases before it matter")
             print(f"---- smallest script\n{small.rstrip()}\n----", flush=True)
-
-
-def environment() -> dict[str, str]:
-    """Two threads, so that kernels split their work; numbers do not depend on the hash seed."""
-    return {**os.environ, "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"} | {
-        "PYTHONHASHSEED": "0",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
-    }
 
 
 def reader(pipe):
@@ -157,14 +153,17 @@ def main() -> int:
     args = parser.parse_args()
     names = args.only or list(TARGETS)
     jobs = min(args.jobs, len(names))
-    seconds = 60 * args.minutes * jobs / len(names)
-    waiting, done = list(names), []
+    share = 60 * args.minutes * jobs / sum(SHARE.get(name, 1) for name in names)
+    # those with the largest share first, so that all workers end together
+    waiting, done = sorted(names, key=lambda name: -SHARE.get(name, 1)), []
     failures: list[BaseException] = []
 
     def work(folder: Path) -> None:
         try:
             while waiting:
-                target = Target(waiting.pop(0), args.seed, seconds, args.cases, folder)
+                name = waiting.pop(0)
+                seconds = share * SHARE.get(name, 1)
+                target = Target(name, args.seed, seconds, args.cases, folder)
                 done.append(target)
                 target.run()
         except BaseException as error:

@@ -7,6 +7,6 @@ import random
 FAULTS = ("assert one == 2, f'one is {one}'", "[][one]", "import os; os.abort()", "pass")
 
 
-def script(rng: random.Random) -> tuple[str, str]:
+def script(rng: random.Random, *_) -> tuple[str, str]:
     fault = rng.choice(FAULTS)
     return fault[:6], "\n".join(["one = 1", "two = 2", "three = 3", fault, "four = 4", ""])

@@ -399,7 +399,7 @@ TEXTS = (*map(repr, TEXTS), 'b"[" * 3000', 'b"\\0" * 200')
 ATTRS = ("(1000000000,)", "1000000000", "-1", "(0, 0)", "(3, 3, 3)", "nan", "1e30", "True", "()")
 
 
-def script(rng: random.Random) -> tuple[str, str]:
+def script(rng: random.Random, *_) -> tuple[str, str]:
     kind = rng.choice(KINDS)
     number = rng.randrange(len(WHOLE[kind]))
     size = len(whole(kind, number))

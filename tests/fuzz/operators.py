@@ -1,6 +1,7 @@
-"""Every operator, called with what nobody should give it, on arrays between unreadable pages: the
-eager call, the symbol's executor and the hybridized graph agree with the reference, or all refuse.
-None writes an input that its record does not name; the tape's gradients are the executor's.
+"""Every operator, at the sizes where kernels change their way, and called with what nobody should
+give it, on arrays between unreadable pages: the eager call, the symbol's executor and the
+hybridized graph agree with the reference, or all refuse. None writes an input that its record does
+not name; the tape's gradients are the executor's, and differences of the reference.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from plait.symbol.symbol import apply
 
 # ---- what scripts call ---------------------------------------------------------------------------
 
-TOLERANCE = {"float64": 1e-9, "float32": 1e-3, "float16": 2e-2, "bfloat16": 6e-2}
+TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 6e-2}
 SIDES = {"after": lib.PL_GUARD_AFTER, "before": lib.PL_GUARD_BEFORE}
 LOW, TOP = 1e-45, 3.4e38
 FLOAT_EDGES = (
@@ -57,14 +58,15 @@ class Call:
         self.edges = self.train = self.gradient = False
         self.before: list[bytes] = []  # what the inputs hold
 
-    def give(self, what, dtype="float32", seed=0, edges=False, view=False) -> None:
-        """One input. what: as in a record's sample. edges: NaN, infinities, the least and the
-        largest numbers among its values. view: a part of a larger array."""
+    def give(self, what, dtype="float32", seed=0, edges=False, view=False, shape=None) -> None:
+        """One input. what: as in a record's sample; shape: another one. edges: NaN, infinities, the
+        least and the largest numbers among its values. view: a part of a larger array."""
         rng = np.random.default_rng(seed)
+        shape = samples.shape_of(what) if shape is None else shape
         try:
-            x, own = samples.draw(rng, what)
+            x, own = samples.draw(rng, what, shape)
         except (ValueError, IndexError):  # a draw that its shape does not allow
-            x, own = rng.normal(size=samples.shape_of(what)), None
+            x, own = rng.normal(size=shape), None
         dtype = own or dtype
         if samples.kind_of(what) in ("normal", "uniform") and dtype not in FLOATS:
             x = np.trunc(3 * x)
@@ -177,8 +179,7 @@ class Call:
 
     def reference(self, wide: bool = False) -> list[np.ndarray] | None:
         """Its results, as of `results`, in the inferred dtypes; None where it has none for this
-        call. wide: computed in float64, as by a fused multiply-add, whose products do not
-        overflow."""
+        call. wide: computed in float64."""
         if any(g is None for g in self.given) or self.op.has(Specialised):
             return None
         try:
@@ -187,7 +188,7 @@ class Call:
             types = [*types, *(arrays[i]._spec.type for i in self.written())]
             values = [a.asnumpy() for a in arrays]
             if wide:
-                values = [v.astype(float) if v.dtype == np.float32 else v for v in values]
+                values = [wider(v, a._spec.dtype) for v, a in zip(values, arrays)]
             results = run_reference(self.op, attrs, values)
             out = [np.zeros(np.shape(r), NUMPY_DTYPES[t.dtype]) for r, t in zip(results, types)]
             for target, value in zip(out, results):
@@ -222,12 +223,20 @@ class Call:
         if self.gradient and not self.op.has(Eager) and self.op.n_outputs != 0:
             self.hold_gradient(extreme)
         fills = self.op.has(Eager) and self.out is not None  # the reference knows nothing of `out`
-        want = None if self.random() or fills else self.reference()
-        if want is not None and (not extreme or self.op.pointwise):
-            wide = self.reference(wide=True) if extreme else None
-            if wide is not None:
-                want = [np.where(e == w, e, x) for e, x, w in zip(eager, want, wide, strict=True)]
-            same(f"{self.op.name}: not the reference's result", eager, want, exact=False)
+        if not self.random() and not fills and (not extreme or self.op.pointwise):
+            self.hold_result(eager)
+
+    def hold_result(self, eager: list[np.ndarray]) -> None:
+        """What an eager call gave is the reference's result, computed in float64. Where one of the
+        two jumps between them (`floor` of a rounded number) it is as in its own dtype. Raises
+        AssertionError."""
+        want = self.reference(wide=True)
+        if want is not None and not all(near(e, w).all() for e, w in zip(eager, want)):
+            narrow = self.reference()
+            if narrow is not None:
+                want = [np.where(near(e, w), e, x) for e, x, w in zip(eager, narrow, want)]
+        if want is not None:
+            same(f"{self.op.name}: not the reference's result", eager, want)
 
     def hold_gradient(self, extreme: bool) -> None:
         """The tape and the executor compute the same gradients, or one is refused."""
@@ -236,12 +245,7 @@ class Call:
         train = {"train": True} if self.op.train_aware else {}  # both record
         draws = self.op.is_random(self.full() | train)
         if refusal is None and why is None and not extreme and not draws:
-            same(
-                f"{self.op.name}: the executor's gradients are not the tape's",
-                executor,
-                tape,
-                False,
-            )
+            same(f"{self.op.name}: the executor's gradients are not the tape's", executor, tape)
 
     def random(self) -> bool:
         return self.op.is_random(self.full())
@@ -276,33 +280,46 @@ def one_line(error) -> str:
     return "a result" if error is None else str(error).split("\n")[0]
 
 
-def same(what: str, got, want, exact: bool) -> None:
+def wider(x: np.ndarray, dtype: str) -> np.ndarray:
+    if dtype == "bfloat16":
+        x = from_bfloat16(x)
+    return x.astype(np.float64) if dtype in FLOATS else x
+
+
+def dtype_of(x: np.ndarray) -> str:
+    return next(name for name, made in NUMPY_DTYPES.items() if made == x.dtype)
+
+
+def near(got: np.ndarray, want: np.ndarray, exact: bool = False) -> np.ndarray:
+    """Which elements of arrays of one dtype agree within rounding, of sums of their largest."""
+    dtype = dtype_of(want)
+    if dtype not in FLOATS or got.shape != want.shape:
+        return np.equal(got, want)
+    got, want = wider(got, dtype), wider(want, dtype)
+    tolerance = 0.0 if exact else TOLERANCE[dtype]
+    scale = np.abs(want[np.isfinite(want)]).max(initial=0.0)
+    with np.errstate(all="ignore"):
+        return np.isclose(
+            got, want, rtol=tolerance, atol=tolerance * min(scale, 1e3), equal_nan=True
+        )
+
+
+def same(what: str, got, want, exact: bool = False) -> None:
     assert len(got) == len(want), f"{what}: {len(got)} arrays, not {len(want)}"
     for g, w in zip(got, want):
-        name = next(d for d, n in NUMPY_DTYPES.items() if n == w.dtype)
         assert (g.shape, g.dtype) == (w.shape, w.dtype), (
             f"{what}: {g.dtype} {g.shape}, not {w.dtype} {w.shape}"
         )
-        if w.dtype.kind != "f":
-            g, w = (from_bfloat16(a) if name == "bfloat16" else a for a in (g, w))
-        if g.dtype.kind != "f" or not g.size:
-            assert np.array_equal(g, w), f"{what}:\n{g}\n{w}"
-            continue
-        g, w = g.astype(np.float64), w.astype(np.float64)
-        finite = np.abs(w[np.isfinite(w)])
-        scale = finite.max() if finite.size and not exact else 0.0
-        tolerance = 0.0 if exact else TOLERANCE[name]
-        with np.errstate(all="ignore"):
-            near = np.isclose(
-                g, w, rtol=tolerance, atol=tolerance * min(scale, 1e3), equal_nan=True
-            )
-        assert near.all(), f"{what} at {np.argwhere(~near)[:3].tolist()}:\n{g[~near]}\n{w[~near]}"
+        equal = near(g, w, exact)
+        assert equal.all(), (
+            f"{what} at {np.argwhere(~equal)[:3].tolist()}:\n{g[~equal]}\n{w[~equal]}"
+        )
 
 
 # ---- cases ---------------------------------------------------------------------------------------
 
 OPERATORS = sorted({op.name for op in REGISTRY.values() if op.samples})
-SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 17, 33)
+SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 65)  # sizes.py has more
 SHAPES = ((), (0,), (1,), (3,), (2, 0), (0, 3), (2, 3), (1, 1, 1), (2, 3, 4, 5), (2, 3, 4, 5, 6))
 COMMON = ("float32",) * 6 + DTYPES
 INTS = (0, 1, -1, 2, 3, -2, 7, 100, 2**31 - 1, 2**31, -(2**31), 2**32, 2**63 - 1, -(2**63), 2**64)
@@ -310,7 +327,7 @@ FLOATS_GIVEN = (0.0, -0.0, 0.5, -1.5, 1e-45, 1e308, -1e308, float("nan"), float(
 OTHERS = (None, "", "None", "no such", [], (), (1, 2, 3), -7, 2.5, True, {}, b"x", 1e30)
 
 
-def script(rng: random.Random) -> tuple[str, str]:
+def script(rng: random.Random, *_) -> tuple[str, str]:
     """Most calls are near a record's sample: what is far from one is refused at the first look."""
     op = REGISTRY[rng.choice(OPERATORS)]
     case = rng.choice(op.samples)

@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,10 +17,12 @@ ROOT = Path(__file__).resolve().parents[2]
 # ---- what scripts call ---------------------------------------------------------------------------
 
 PATIENCE_S = 90
+DEADLINE_S = 30  # of a program that has lost a worker: its own patience is 600
 START = """\
-import os, signal, sys, threading, time
+import glob, os, signal, sys, threading, time
 import numpy as np
 import plait as mx
+from tests.fuzz import conditions; conditions.apply()
 from plait import autograd, engine, gluon, nd
 from plait.gluon import nn
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
@@ -36,30 +39,34 @@ class Program:
     def line(self, text: str) -> None:
         self.text += text + "\n"
 
-    def ends(self, *statuses: int) -> None:
-        """Runs it. Raises AssertionError if it hangs, ends with another status, or reports a
-        fault."""
-        child = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", self.text],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            start_new_session=True,
-        )
-        try:
-            out, _ = child.communicate(timeout=PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            child.send_signal(signal.SIGABRT)  # faulthandler, where it is on, shows where it stands
-            out, _ = child.communicate(timeout=10)
-            raise AssertionError(f"it hangs:\n{out[-2000:]}") from None
-        finally:
+    def ends(self, *statuses: int, within: float = PATIENCE_S) -> None:
+        """Runs it. Raises AssertionError if it takes more than `within` seconds, ends with another
+        status, or reports a fault."""
+        with tempfile.TemporaryFile() as output:  # a pipe would wait for what it started, too
+            child = subprocess.Popen(
+                [sys.executable, "-W", "ignore", "-c", self.text],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                start_new_session=True,
+            )
+            status = None
             try:
-                os.killpg(child.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        assert child.returncode in statuses, (
-            f"exit status {child.returncode}, expected one of {statuses}:\n{out[-2000:]}"
+                status = child.wait(within)
+            except subprocess.TimeoutExpired:
+                # faulthandler, where it is on, shows where it stands
+                child.send_signal(signal.SIGABRT)
+                child.wait(10)
+            finally:
+                try:
+                    os.killpg(child.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            output.seek(0)
+            out = output.read().decode(errors="replace")
+        assert status is not None, f"it hangs:\n{out[-2000:]}"
+        assert status in statuses, (
+            f"exit status {status}, expected one of {statuses}:\n{out[-2000:]}"
         )
         assert not any(f in out for f in FAULTS), f"it reports a fault:\n{out[-2000:]}"
 
@@ -86,11 +93,13 @@ LOADER = (
 )
 
 
-def script(rng: random.Random) -> tuple[str, str]:
-    label, body, statuses = rng.choice((fork, leave, interrupt, killed_worker, callback, pool))(rng)
+def script(rng: random.Random, *_) -> tuple[str, str]:
+    kinds = (fork, leave, interrupt, killed_worker, killed_worker, callback, pool)
+    label, body, statuses = rng.choice(kinds)(rng)
     lines = ["from tests.fuzz.processes import Program", "", "p = Program()"]
     lines += [f"p.line({text!r})" for text in body]
-    return label, "\n".join([*lines, f"p.ends({', '.join(map(str, statuses))})", ""])
+    within = f", within={DEADLINE_S}" if label == "killed worker" else ""
+    return label, "\n".join([*lines, f"p.ends({', '.join(map(str, statuses))}{within})", ""])
 
 
 def fill(rng, text: str) -> str:
@@ -149,28 +158,67 @@ def interrupt(rng):
 
 
 def killed_worker(rng):
-    return (
-        "killed worker",
-        [
-            "class Slow:\n    def __len__(self): return 40\n"
-            "    def __getitem__(self, i): time.sleep(0.01); return np.full(3, i, 'float32')",
-            f"loader = gluon.data.DataLoader(Slow(), batch_size={rng.randint(1, 7)}, "
-            f"num_workers={rng.randint(1, 3)}, timeout=600, prefetch={rng.randint(1, 6)})",
-            "me = os.getpid()",
-            "def kill():\n"
-            f"    time.sleep({rng.choice((0.0, 0.02, 0.1, 0.2))})\n"
-            "    for pid in open(f'/proc/{me}/task/{me}/children').read().split()"
-            f"[:{rng.choice((1, 9))}]:\n"
-            "        os.kill(int(pid), signal.SIGKILL)",
-            "threading.Thread(target=kill, daemon=True).start()",
-            "seen = []",
-            "try:\n    for batch in loader: seen += batch.asnumpy()[:, 0].tolist()\n"
-            "    assert seen == list(range(40)), seen\n"
-            "except mx.MXNetError as error: print('refused', error)",
-            fill(rng, CHECK),
-        ],
-        (0,),
-    )
+    """A worker dies: inside the dataset, or killed from outside, between batches or at any moment.
+    The loop ends with an error that says so, or has had all it needs; the next epoch is whole."""
+    n, batch, workers = 40, rng.randint(1, 7), rng.randint(1, 3)
+    how = rng.choice(("inside", "between", "timer"))
+    death = "os.kill(os.getpid(), signal.SIGKILL)" if rng.random() < 0.7 else "os._exit(3)"
+    kill = f"os.kill(pid, signal.SIG{rng.choice(('KILL', 'KILL', 'TERM', 'SEGV'))})"
+    # what a worker has started outlives it, and holds its end of the pipe
+    child = rng.random() < 0.4
+    lines = [
+        "class Data:",
+        "    fatal = -1",
+        f"    def __len__(self): return {n}",
+        "    def __getitem__(self, i):",
+        *(["        if not self.started: start(self)"] if child else []),
+        f"        if i == self.fatal: {death}",
+        f"        time.sleep({rng.choice((0.001, 0.01))})",
+        "        return np.full(3, i, 'float32')",
+        "    started = False",
+        "def start(data):",
+        "    data.started = True",
+        "    if os.fork() == 0: time.sleep(1000)",
+        "data = Data()",
+        *([f"data.fatal = {rng.randrange(n)}"] if how == "inside" else []),
+    ]
+    loader = [
+        f"loader = gluon.data.DataLoader(data, batch_size={batch}, num_workers={workers}, "
+        f"timeout=600, prefetch={rng.randint(1, 6)})",
+        "def children():",
+        "    me = os.getpid()",
+        "    found = []",
+        "    for pid in map(int, open(f'/proc/{me}/task/{me}/children').read().split()):",
+        "        if b'resource_tracker' not in open(f'/proc/{pid}/cmdline', 'rb').read():",
+        "            found.append(pid)",
+        "    return found",
+        f"def kill():\n    for pid in children()[:{rng.choice((1, 9))}]: {kill}",
+    ]
+    if how == "timer":
+        after = rng.uniform(0, 0.3)
+        loader.append(f"threading.Timer({after:.3f}, kill).start()")
+    step = f"\n        if len(seen) == {rng.randint(1, n // batch)}: kill()" * (how == "between")
+    loop = [
+        "seen = []",
+        "try:\n    for batch in loader:\n        seen.append(batch)" + step,
+        "except mx.MXNetError as error:\n    assert 'died' in str(error), error\nelse:\n"
+        + (
+            "    raise SystemExit('no error')"
+            if how == "inside"
+            else "    assert sum(map(len, seen)) == 40"
+        ),
+    ]
+    again = [
+        "data.fatal = -1",
+        "time.sleep(0.4)",  # the timer's time is over
+        f"loader = gluon.data.DataLoader(data, batch_size={batch}, num_workers={workers}, "
+        "timeout=600)",
+        "seen = [i for batch in loader for i in batch.asnumpy()[:, 0].tolist()]",
+        f"assert seen == list(range({n})), seen",
+        "del loader",
+    ]
+    whole = ["\n".join(lines), "\n".join(loader), "\n".join(loop), *again, fill(rng, CHECK)]
+    return "killed worker", whole, (0,)
 
 
 def callback(rng):

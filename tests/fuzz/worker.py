@@ -24,8 +24,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from . import conditions
+
 MEMORY_BYTES = 4 << 30  # of one worker: what asks for more must say so
-TARGETS = ("operators", "graphs", "files", "nets", "processes")
+TIER = os.environ.get("PLAIT_TIER", "1")
+TARGETS = ("operators", "sizes", "graphs", "files", "nets", "processes")
 
 
 class Verdict(NamedTuple):
@@ -75,15 +78,29 @@ def run(script: str) -> Verdict:
         mx.cpu().empty_cache()  # large arrays of one case must not leave too little for the next
 
 
+def compiled(seconds: float = 100) -> bool:
+    """Waits for tier 1. What fails to compile is a finding, of whatever kind its error is. Returns
+    False when the time was over."""
+    import plait as mx
+
+    try:
+        return mx.wait_compiled(seconds)
+    except Exception as error:
+        raise AssertionError(f"tier 1 fails to compile: {error!r}") from error
+
+
 def case(target: str, seed: int, index: int) -> tuple[str, str]:
     """(label, script) of one case: a function of its three numbers."""
     module = importlib.import_module(f"{__package__}.{target}")
-    return module.script(random.Random(f"{target} {seed} {index}"))
+    return module.script(random.Random(f"{target} {seed} {index}"), seed, index)
 
 
 def limit() -> None:
-    """What holds for every process that runs cases."""
+    """What holds for every process that runs cases: its conditions, limits of memory; graphs are
+    verified after every pass, and what fails to compile is an error."""
     faulthandler.enable()
+    conditions.apply()
+    importlib.import_module("plait.graph.passes").checking = True
     if "ASAN_OPTIONS" not in os.environ:  # its own memory is counted too
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

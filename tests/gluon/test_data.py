@@ -305,6 +305,38 @@ def test_a_dead_worker_is_an_error_not_a_hang():
     assert len(list(loader)) == 5  # new workers
 
 
+@pytest.mark.parametrize("n_workers", [1, 2])
+def test_a_dead_worker_whose_child_lives_is_an_error_not_a_hang(n_workers):
+    """The child holds the worker's ends of all pipes: nothing at their other ends tells that the
+    worker has died."""
+    read, write = os.pipe()
+    done = threading.Event()
+
+    def forks_and_dies(x, y):
+        if y == 5:
+            child = os.fork()
+            if child == 0:
+                os.close(write)
+                os.read(read, 1)  # until the test ends
+                os._exit(0)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return x, y
+
+    def iterate():
+        loader = DataLoader(numbers().transform(forks_and_dies), 2, num_workers=n_workers)
+        with pytest.raises(mx.MXNetError, match="died by signal SIGKILL"):
+            list(loader)
+        done.set()
+
+    thread = threading.Thread(target=iterate, daemon=True)
+    thread.start()
+    found = done.wait(60)
+    os.close(write)
+    os.close(read)
+    thread.join(60)
+    assert found
+
+
 def exits(x, y):
     os._exit(7)
 
@@ -533,7 +565,7 @@ def test_missing_fashion_mnist_says_how_to_get_it(tmp_path, monkeypatch):
         (lambda b: b[:20], "gzip file is broken"),
         (
             lambda b: gzip.compress(gzip.decompress(b)[:-7]),
-            r"cut off: shape \(6, 4, 5\) needs 120 bytes of values, got 113",
+            r"truncated: shape \(6, 4, 5\) needs 120 bytes of values, got 113",
         ),
         (lambda b: gzip.compress(b"hello"), "begins with 0, 0 and a type code"),
         (

@@ -10,6 +10,7 @@ from plait import autograd, engine, gluon, nd
 from plait.engine import profiler
 from plait.engine.error import DeviceError
 from plait.gluon import nn
+from plait.graph import placement
 from plait.graph.effects import mutated
 from plait.graph.graph import Builder, Value, topological, typed_node, variable
 from plait.graph.placement import TO_DEVICE, PlacedProgram, Placement, _Copy, _Part, _segments
@@ -90,11 +91,11 @@ def test_backward_runs_where_forward_ran(hybridize, tier):
     program = served()
     assert isinstance(program, PlacedProgram)
     assert [p.device for p in program.parts] == [TWO, ONE]
-    names = [{plan.op.name for plan in p.program.plans} for p in program.parts]
+    names = [{op.name for op in p.program.ops} for p in program.parts]
     assert any("norm" in n.lower() for n in names[0]) and not any("norm" in n for n in names[1])
     for part in program.parts:
-        for plan in part.program.plans:
-            assert {s.device for s in (*plan.in_specs, *plan.out_specs)} == {part.device}
+        used = {s.device for s in (*part.program.in_specs, *part.program.out_specs)}
+        assert used == {part.device}
 
 
 @pytest.mark.parametrize("hybridize", [False, True])
@@ -112,6 +113,54 @@ def test_the_lanes_of_both_devices_work(hybridize):
     thread = {e["tid"]: e["args"]["name"] for e in trace if e.get("name") == "thread_name"}
     ran = [thread[e["tid"]] for e in trace if e.get("name") == "backward"]
     assert ran == ["cpu(1)", "cpu(0)"]
+
+
+def deep_gradients(hybridize, n_batches=4):
+    """The gradients of two stages of three layers each over micro-batches, and their program."""
+    stages = [nn.HybridSequential(prefix=f"stage{i}_") for i in (0, 1)]
+
+    class Net(gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.low, self.high = stages
+
+        def hybrid_forward(self, F, x):
+            return self.high(self.low(x).as_in_context(TWO))
+
+    net, values = Net(), np.random.RandomState(5)
+    for stage, device in zip(stages, (ONE, TWO)):
+        for _ in range(3):
+            stage.add(nn.Dense(4, activation="tanh", in_units=4))
+        stage.initialize(ctx=device)
+        for p in stage.collect_params().values():
+            p.set_data(nd.array(values.randn(*p.shape)))
+    if hybridize:
+        net.hybridize()
+    backward._programs.clear()
+    with autograd.record():
+        losses = [net(nd.array(X * i)) for i in range(1, n_batches + 1)]
+    autograd.backward(losses)
+    return [p.grad().asnumpy() for p in net.collect_params().values()], served()
+
+
+@pytest.mark.parametrize("hybridize", [False, True])
+def test_what_the_other_device_waits_for_comes_first(hybridize, monkeypatch):
+    """Within a micro-batch the gradient that leaves the device is there before any weight's is
+    begun: the stage below starts then. Only the order differs."""
+    made, program = deep_gradients(hybridize)
+    crossing = {s.source for s in program._steps if isinstance(s, _Copy)}
+    n_crossing = 0
+    for part in program.parts:
+        leaves = [i for i, v in enumerate(part.made) if v in crossing]
+        stays = [i for i in range(len(part.made)) if i not in leaves]
+        n_crossing += len(leaves)
+        for i in leaves:
+            assert part.program.finals[i] < min(part.program._first_write[j] for j in stays)
+    assert n_crossing == 4 and program.parts[0].device == TWO
+    lowered = placement.lower_here
+    monkeypatch.setattr(placement, "lower_here", lambda *a, first, **k: lowered(*a, **k))
+    for a, b in zip(made, deep_gradients(hybridize)[0], strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_gradients_of_gradients_cross_devices():

@@ -33,8 +33,8 @@ def test_a_report_lists_every_program():
     rows = net.hybrid_report().rows
     assert [(r.kind, r.hits, r.tier) for r in rows[:3]] == [
         ("predict", 3, 1),
-        ("record", 3, 1),
         ("predict", 1, 0),
+        ("record", 3, 1),
     ]
     assert {(r.kind, r.tier) for r in rows[3:]} == {("backward", 1)}
     assert rows[0].operators == 3 and rows[0].instructions and rows[0].compile_s > 0
@@ -83,7 +83,7 @@ def test_lines_tell_why_something_was_compiled(monkeypatch, capsys):
     lines = capsys.readouterr().err.splitlines()
     assert [line.removeprefix("plait hybridize: net") for line in lines if "tier" not in line] == [
         ": traced for float32[3, 4]@cpu(0) to predict: first call",
-        ": traced for float32[5, 4]@cpu(0) to predict: the shape of input 0 was (3, 4)",
+        ": compiled for float32[5, 4]@cpu(0), predicting: the shape of data was (3, 4)",
         ": traced for float32[5, 4]@cpu(0) while training: the training mode changed",
         ": compiled for float32[5, 4]@cpu(0), recording: recording was off",
     ]

@@ -5,7 +5,7 @@ from plait import gpu, nd
 from plait.kernels.cuda.table import choose
 from plait.kernels.plan import make_plan, scalars_of
 from plait.kernels.record import REGISTRY
-from plait.ndarray.invoke import run_all
+from plait.ndarray.launch import launch
 
 TOLERANCE = {"float32": 3e-5, "float64": 1e-12, "float16": 5e-3, "bfloat16": 3e-2}
 
@@ -30,7 +30,7 @@ def call(name, *arrays, train=None, **attrs):
     plan = make_plan(op, full, [a._spec for a in arrays], gpu(0))
     types = [[x.type for x in specs] for specs in (plan.in_specs, plan.out_specs)]
     assert choose(op, *types, full) is not None  # not the reference
-    outs = run_all(plan, list(arrays), scalars_of(op, full))
+    outs = launch(plan, list(arrays), scalars_of(op, full))
     op.plans.clear()
     return outs if len(outs) > 1 else outs[0]
 

@@ -4,7 +4,7 @@ multiples of tiles, both layouts."""
 import numpy as np
 import pytest
 from calls import back, call, close, on_gpu, reference
-from plait.kernels.cuda import conv_table, steps
+from plait.kernels.cuda import conv_table, matmul_plan
 from plait.kernels.cuda.table import choose
 from plait.kernels.record import REGISTRY, Type
 
@@ -26,7 +26,7 @@ def library(request, monkeypatch):
         pytest.skip("there is no cuDNN")
     if request.param == "cuDNN" and "pooling" in request.function.__name__:
         pytest.skip("pooling is always ours")
-    monkeypatch.setattr(steps, "FORCE_OWN", request.param == "own")
+    monkeypatch.setattr(matmul_plan, "FORCE_OWN", request.param == "own")
     return request.param
 
 
@@ -65,7 +65,7 @@ def test_slices_of_a_weight_gradient():
 
 @pytest.mark.parametrize("dtype", ("float32", "float16"))
 def test_large_tiles(dtype, monkeypatch):
-    monkeypatch.setattr(steps, "FILLING", 1)
+    monkeypatch.setattr(matmul_plan, "FILLING", 1)
     rng = np.random.default_rng(1)
     x = on_gpu(rng.standard_normal((1, 3, 13, 11)), dtype)
     w = on_gpu(rng.standard_normal((70, 3, 2, 2)), dtype)

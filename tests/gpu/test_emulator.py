@@ -329,6 +329,6 @@ def test_launches_that_do_not_fit_are_refused(driver):
     assert lib.pl_gpu_function_shared(0, handle, 100 << 10) == 0
     assert launch(driver, source, x, shared=100 << 10) == 0
     assert lib.pl_gpu_function_shared(0, handle, 1 << 20) != 0
-    assert "shared memory" in ffi.string(lib.pl_error_last()).decode()
+    assert "shared memory" in ffi.string(lib.pl_error_message()).decode()
     assert driver.cuCtxSynchronize() == 0
     x.free()

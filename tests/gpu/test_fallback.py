@@ -12,6 +12,7 @@ from plait import nd
 from plait.engine import ffi
 from plait.kernels.cuda import fallback, trace
 from plait.kernels.cuda.table import TABLE
+from plait.kernels.plan import of_programs
 from plait.kernels.record import REGISTRY
 
 GPU = mx.gpu(0)
@@ -27,9 +28,11 @@ def untraced(monkeypatch):
     monkeypatch.setattr(trace, "trace", refuse)
     for op in REGISTRY.values():
         op.plans.clear()
+    of_programs.clear()
     yield
     for op in REGISTRY.values():
         op.plans.clear()
+    of_programs.clear()
 
 
 class Stream:

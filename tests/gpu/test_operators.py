@@ -79,7 +79,7 @@ def test_random_numbers_are_those_of_the_cpu(op, case):
         mx.random.seed(11)
         inputs = [from_memory(np.asarray(x, np.float64), device, d) for x, d, _ in drawn]
         plan = derived.make_plan(op, attrs, [a._spec for a in inputs], device)
-        outs = derived.run_all(plan, inputs, derived.scalars_of(op, attrs))
+        outs = derived.launch(plan, inputs, derived.scalars_of(op, attrs))
         got.append([derived.wide(o) for o in outs])
     # the bits of keys that do not count are not drawn on a CPU, and nobody looks at them
     seen = 2 if op.name == "_attention_dropout" else len(got[0])

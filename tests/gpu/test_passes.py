@@ -8,7 +8,7 @@ from plait import autograd, cpu, gpu, nd
 from plait.gluon import nn
 from plait.graph.graph import Builder, topological, variable
 from plait.graph.passes import compile_passes
-from plait.kernels.cuda import steps
+from plait.kernels.cuda import matmul_plan
 from plait.kernels.record import Type
 
 F = Builder()
@@ -25,7 +25,7 @@ def inputs(dtype, *shapes):
 @pytest.mark.parametrize("library", (True, False))
 def test_a_product_takes_what_is_free(library, monkeypatch):
     """cuBLASLt adds a bias and relu by itself; a sigmoid is left to the pointwise operators."""
-    monkeypatch.setattr(steps, "FORCE_OWN", not library)
+    monkeypatch.setattr(matmul_plan, "FORCE_OWN", not library)
     x, w, b = inputs("float16", (4, 8), (6, 8), (6,))
     for act, joined in (("relu", True), ("sigmoid", not library)):
         y = F.Activation(F.FullyConnected(x, w, b, num_hidden=6), act_type=act)

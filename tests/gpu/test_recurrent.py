@@ -6,7 +6,7 @@ import plait as mx
 import pytest
 from calls import TOLERANCE, back, call, close, on_gpu, reference
 from plait import autograd, cpu, gpu, nd
-from plait.kernels.cuda import recurrent_table, steps
+from plait.kernels.cuda import matmul_plan, recurrent_table
 from plait.kernels.ops.recurrent_cells import layout, total
 
 MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
@@ -57,7 +57,7 @@ def reference_of(arrays, attrs, extra):
 @pytest.mark.parametrize("library", (True, False))
 @pytest.mark.parametrize("mode", MODES)
 def test_both_ways(mode, library, monkeypatch):
-    monkeypatch.setattr(steps, "FORCE_OWN", not library)
+    monkeypatch.setattr(matmul_plan, "FORCE_OWN", not library)
     both_ways((4, 3, 5), mode=mode, state_size=10)
 
 

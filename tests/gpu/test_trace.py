@@ -7,7 +7,7 @@ from plait.kernels.cuda import trace
 from plait.kernels.cuda.table import TABLE
 from plait.kernels.plan import make_plan, scalars_of
 from plait.kernels.record import Operator, Param, Type
-from plait.ndarray.invoke import run_all
+from plait.ndarray.launch import launch
 
 X = np.random.default_rng(3).standard_normal((4, 5, 6)).astype("float32")
 AT = np.array([[0, 3, 3], [1, -1, 0]])
@@ -35,7 +35,7 @@ def on_gpu(monkeypatch):
         monkeypatch.setitem(TABLE.entries, "_traced", [lambda *_: made])
         given = [nd.array(a, ctx=gpu(0), dtype=a.dtype) for a in arrays]
         plan = make_plan(op, attrs, [a._spec for a in given], gpu(0))
-        outs = run_all(plan, given, scalars_of(op, attrs))
+        outs = launch(plan, given, scalars_of(op, attrs))
         return [o.asnumpy() for o in outs], made.params.steps
 
     return run

@@ -21,7 +21,7 @@ def attention(outputs):
 
 
 def names(program):
-    return [p.op.name for p in program.plans]
+    return [op.name for op in program.ops]
 
 
 def v(name, shape, dtype="float32"):
@@ -240,8 +240,8 @@ def test_compiled_block_equals_tier_0():
     mx.wait_compiled()
     same(eager, step())
     graphs = [trace.graph for trace in net._traces.values()]
-    plans = [e.serving.program.plans for g in graphs for e in g.entries.values()]
-    assert all("_attention" in [p.op.name for p in ps] for ps in plans)
+    ops = [e.serving.program.ops for g in graphs for e in g.entries.values()]
+    assert all("_attention" in [op.name for op in of] for of in ops)
 
 
 # ---- dropout of the probabilities ----------------------------------------------------------------
@@ -316,8 +316,8 @@ def test_dropout_of_a_compiled_block_equals_tier_0(again):
     mx.wait_compiled()
     same(first, step())
     graphs = [trace.graph for trace in net._traces.values()]
-    plans = [e.serving.program.plans for g in graphs for e in g.entries.values()]
-    assert any("_attention_dropout" in [p.op.name for p in ps] for ps in plans)
+    ops = [e.serving.program.ops for g in graphs for e in g.entries.values()]
+    assert any("_attention_dropout" in [op.name for op in of] for of in ops)
 
 
 # ---- keys that a mask leaves no part -------------------------------------------------------------

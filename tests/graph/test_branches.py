@@ -20,7 +20,7 @@ def eager_to_split():
         here = backend.of(cpu())
         patch.setattr(here, "branches", here.branches._replace(gain_us=-1e9))
         patch.setattr(branches, "MIN_BRANCH_US", 0.0)
-        patch.setattr(program, "INLINE_US", 0.0)  # on a lane, which has a team
+        patch.setattr(program, "INLINE_US", 0.0)  # on a lane, which has a thread pool
         yield
 
 

@@ -20,7 +20,7 @@ def program_of(name, *types, **attrs):
 
 
 def names(program):
-    return [p.op.name for p in program.plans]
+    return [op.name for op in program.ops]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])

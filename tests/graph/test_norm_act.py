@@ -135,7 +135,7 @@ def test_random_networks(seed):
     _, want = trained(seed, hybrid=False)
     (trace,) = net._traces.values()
     (entry,) = trace.graph.entries.values()
-    used = [p.op.name for p in entry.serving.program.plans]
+    used = [op.name for op in entry.serving.program.ops]
     assert entry.serving.tier == 1
     assert FUSED in used
     assert not {"Activation", "relu", "clip", "LeakyReLU"} & set(used)
@@ -173,7 +173,7 @@ def both(outputs, variables, arrays):
         np.testing.assert_allclose(
             a, b, rtol=1e-4, atol=1e-5 * (1 + np.abs(b[np.isfinite(b)]).max(initial=0))
         )
-    return [p.op.name for p in program.plans]
+    return [op.name for op in program.ops]
 
 
 SHAPES = [(2, 3, 5, 7), (4, 3), (2, 3, 4099), (1, 3, 64, 33), (3, 3, 1, 1)]

@@ -168,7 +168,7 @@ def test_random_and_large_nodes_are_not_constant():
 
 def test_a_source_that_is_an_output_is_filled_not_copied():
     program = lower([F._zeros(shape=(2, 3))], [], cpu())
-    assert [p.op.name for p in program.plans] == ["_zeros"] and not program.constants
+    assert [op.name for op in program.ops] == ["_zeros"] and not program.constants
 
 
 def test_programs_with_constants_run_again_and_again():

@@ -27,7 +27,7 @@ def _prepared(program):
 
 def test_stable_inputs_are_read_once():
     program, x, w = _program(), nd.ones((2, 3)), nd.ones((2, 3))
-    assert [p.op.name for p in program.prepack.program.plans] == ["_fused"]
+    assert [op.name for op in program.prepack.program.ops] == ["_fused"]
     _expect(program, x, w)
     first = _prepared(program)
     x[:] = 7

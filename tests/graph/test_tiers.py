@@ -47,6 +47,7 @@ def gate(monkeypatch):
     mx.wait_compiled()
     made = Gate(runner.lower)
     monkeypatch.setattr(runner, "lower", made)
+    monkeypatch.setattr(tiers, "BEGINS_AFTER", tiers.NEVER)  # the compiler begins at once
     yield made
     made.open.set()
     tiers._compiler.error = None
@@ -81,6 +82,32 @@ def test_what_repeats_is_swapped_and_nobody_waits(gate):
     assert mx.wait_compiled()
     assert entry_of(graph).serving.tier == 1 and gate.names == ["small"]
     np.testing.assert_allclose(graph([A, W])[0].asnumpy(), WANT, rtol=1e-5)
+
+
+def test_what_is_called_seldom_is_not_compiled(gate, monkeypatch):
+    """The compiler gets a signature after an eighth of the calls until its tier changes, or when
+    somebody waits for it; the call that changes the tier is the same."""
+    monkeypatch.setattr(tiers, "BEGINS_AFTER", 8)
+    gate.open.set()
+    graph = small()
+    graph([A, W]), graph([A, W])
+    entry = entry_of(graph)
+    n = tiers.calls_meanwhile(*entry.work())
+    assert n > 800 and entry.change_at == 2 + n and entry.due == 2 + n // 8
+    while entry.hits < 1 + n // 8:
+        graph([A, W])
+    assert not entry.submitted
+    graph([A, W])
+    assert entry.submitted and entry.due == entry.change_at == 2 + n
+    while entry.hits < 1 + n:
+        graph([A, W])
+    assert entry.serving.tier == 0 and not entry.changed
+    graph([A, W])
+    assert entry.serving.tier == 1 and gate.names == ["small"]
+    other = small("waited for")
+    other([A, W]), other([A, W])
+    mx.wait_compiled()
+    assert entry_of(other).serving.tier == 1
 
 
 def test_a_failing_compilation_leaves_tier_0_serving(gate, monkeypatch, caplog):
@@ -423,7 +450,7 @@ SCRIPT = """
 import os, threading
 import plait as mx
 from plait import nd
-from plait.graph import runner
+from plait.graph import runner, tiers
 from plait.ndarray.cached import CachedGraph
 from plait.graph.graph import Builder, variable
 F = Builder()
@@ -436,6 +463,7 @@ def slow(*args, tier=0, **kwargs):
             pass
     return lower(*args, tier=tier, **kwargs)
 runner.lower = slow
+tiers.BEGINS_AFTER = tiers.NEVER  # the compiler begins at once
 graphs = [CachedGraph([F.tanh(x)], [x]) for _ in range(40)]
 for g in graphs:
     g([nd.ones((3,))]), g([nd.ones((3,))])

@@ -33,5 +33,5 @@ checked "$python" -W ignore "$root/tests/kernels/sanitized.py" "${1:-20}"
 # the paths in pyproject.toml are of the root; here is none of its sources
 checked "$python" -m pytest -q -p no:cacheprovider -c "$root/pyproject.toml" --rootdir "$root" \
     -o addopts=--import-mode=importlib --confcutdir "$root/tests" \
-    "$root/tests/graph/test_fuse.py" "$root/tests/kernels/test_products.py" "$root/tests/kernels/test_recurrent.py"
+    "$root/tests/graph/test_fuse.py" "$root/tests/kernels/test_matmul.py" "$root/tests/kernels/test_recurrent.py"
 echo "sanitize: kernels clean"

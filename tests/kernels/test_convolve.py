@@ -77,7 +77,7 @@ def test_convolution(case, kind, instruction_set, monkeypatch):
     monkeypatch.setattr(convolve, "FEW_CHANNELS", 0)  # ours, where oneDNN is the faster one too
     op, attrs, arrays = call(kind, case, np.random.default_rng(7))
     op.plans.clear()
-    want = "plk_conv3x3_run" if case in WINOGRAD else "plk_conv_tiles_run"
+    want = "plk_winograd_nchw_run" if case in WINOGRAD else "plk_conv_nchw_run"
     assert kernel_of(op, attrs, arrays) == want
     got = run(op, attrs, arrays)
     op.plans.clear()

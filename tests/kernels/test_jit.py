@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 
 import plait.kernels.cpu  # noqa: F401
 import pytest
@@ -29,6 +30,8 @@ def cache(tmp_path, monkeypatch):
 
     def forget():
         monkeypatch.setattr(jit, "_loaded", {})
+        monkeypatch.setattr(jit, "PAUSE_S", 0)
+        monkeypatch.setattr(disk, "_held", {})
         disk.folder.cache_clear()
         jit.compiler.cache_clear()
 
@@ -95,9 +98,88 @@ def test_where_no_folder_can_be_made(cache, tmp_path):
 @needs_compiler
 def test_source_that_does_not_compile(cache, caplog):
     cache()
-    assert jit.function("this is no C") == 0 and jit.function("nor is this") == 0
-    assert len(caplog.records) == 1 and "stay unfused" in caplog.text
+    for wrong in ("this is no C", "nor is this"):
+        assert jit.function(wrong) == 0 == jit.function(wrong)
+    assert len(caplog.records) == 2 and caplog.text.count("stay unfused") == 2
     assert call(SOURCE.format(4)) == 4
+
+
+def compiler_that(tmp_path, first: str) -> str:
+    """A compiler that runs lines of a shell before it compiles; `$runs` counts its calls."""
+    path, runs = tmp_path / "compiler", tmp_path / "runs"
+    runs.write_text("")
+    path.write_text(
+        '#!/bin/sh\nif [ "$1" = --version ]; then echo 1; exit; fi\n'
+        f'echo x >> {runs}; runs=$(wc -l < {runs})\n{first}\nexec {jit.compiler()[0]} "$@"\n'
+    )
+    path.chmod(0o700)
+    return str(path)
+
+
+@needs_compiler
+def test_a_compiler_that_was_killed_is_started_again(cache, tmp_path, caplog):
+    """It stayed unfused for the rest of the process, and the run had other last bits."""
+    cache(cc=compiler_that(tmp_path, "[ $runs -gt 2 ] || kill -9 $$"))
+    assert call(SOURCE.format(9)) == 9
+    assert (tmp_path / "runs").read_text() == "x\n" * 3 and not caplog.records
+
+
+@needs_compiler
+def test_a_slow_compiler_is_waited_for(cache, tmp_path, monkeypatch, caplog):
+    """It was given up after a minute. Here it goes on when plait has said that it waits."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    cache(cc=compiler_that(tmp_path, f"read line < {gate}"))
+    monkeypatch.setattr(jit, "SLOW_S", 0.01)
+    monkeypatch.setattr(jit.log, "warning", lambda *_: gate.write_text("go\n"))
+    assert call(SOURCE.format(10)) == 10
+    assert (tmp_path / "runs").read_text() == "x\n"
+
+
+@needs_compiler
+def test_ctrl_c_ends_all_compilers(cache, tmp_path, monkeypatch):
+    folder = cache(cc=compiler_that(tmp_path, "exec sleep 1000"))
+
+    def interrupted(process, timeout=None):
+        raise KeyboardInterrupt
+
+    assert jit.compiler()
+    monkeypatch.setattr(subprocess.Popen, "communicate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        jit.compile_all([SOURCE.format(k) for k in range(3)])
+    assert not jit._processes and not list(folder.iterdir())
+    assert not jit._loaded  # a later call tries again
+
+
+@needs_compiler
+@pytest.mark.parametrize("place", ["folder", "write"])
+def test_where_the_disk_of_the_cache_is_full(cache, monkeypatch, place):
+    folder = cache()
+
+    def full(*args, **kwargs):
+        if place == "write" or kwargs.get("dir") == folder:
+            raise OSError(28, "No space left on device")
+        return made(*args, **kwargs)
+
+    made = tempfile.TemporaryDirectory
+    where, name = (tempfile, "TemporaryDirectory") if place == "folder" else (disk, "write")
+    monkeypatch.setattr(where, name, full)
+    assert call(SOURCE.format(11)) == 11
+
+
+def test_the_cache_is_counted_once(cache, monkeypatch):
+    """Each write looked at every file of it."""
+    folder = cache()
+    counted = []
+    trim = disk._trim
+    monkeypatch.setattr(disk, "_trim", lambda kind: counted.append(kind) or trim(kind))
+    for k in range(5):
+        disk.write(f"{k}.so", b"x" * 100)
+        disk.write(f"{k}.bin", b"x" * 100)
+    assert sorted(counted) == [".bin", ".so"]
+    monkeypatch.setattr(disk, "MAX_BYTES", 700)
+    disk.write("last.so", b"x" * 100)
+    assert counted[2:] == [".so"] and len(list(folder.glob("*.so"))) < 6
 
 
 def test_no_compiler(cache, caplog):
@@ -132,6 +214,7 @@ def test_what_killed_processes_left_goes(cache):
         (folder / f"{name}.so").write_text("")
     for path in (folder / "new-old", folder / "new-old.so"):
         os.utime(path, (1, 1))
+    disk._held.clear()  # another process
     disk.write("second.so", b"2")
     kept = ["first.so", "new-at-work", "new-at-work.so", "second.so"]
     assert sorted(p.name for p in folder.iterdir()) == kept
@@ -170,5 +253,5 @@ def test_keys_tell_flags_apart(cache):
         lib.plk_isa_set(lib.plk_isa_best())
 
 
-def test_the_headers_are_there():
-    assert all((jit.CPU / h).is_file() for h in jit.HEADERS)
+def test_the_key_covers_included_headers():
+    assert {"half.h", "vecmath.h", "inline.h", "generated/trig_table.h"} <= set(jit.headers())

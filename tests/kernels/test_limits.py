@@ -2,6 +2,7 @@
 plait's, wherever an operator is called from."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import plait as mx
@@ -177,3 +178,18 @@ def test_scales_of_regions_have_limits(scale):
         attrs = {**op.samples[0].attrs, p.name: scale}
         with pytest.raises(OperatorError, match="spatial_scale must be between 0 and 1, got"):
             op.parse(attrs)
+
+
+def test_samples_of_turned_regions_are_bounded_whatever_the_regions_say():
+    """A region of a million pixels asked for 4096 x 4096 samples a bin: gigabytes. Its mean is that
+    of a constant image all the same, since the image covers all of it that counts."""
+    x = nd.full((1, 2, 6, 6), 3.0)
+    rois = nd.array([[0, 3, 3, 4, 4, 30], [0, 3, 3, 1e6, 1e6, 30]])
+    tracemalloc.start()
+    try:
+        y = nd.contrib.RROIAlign(x, rois, pooled_size=(2, 2), spatial_scale=1.0).asnumpy()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_allclose(y[0], 3, rtol=1e-6)
+    assert (y[1] >= 0).all() and (y[1] <= 3).all() and peak < 1 << 30

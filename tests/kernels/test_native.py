@@ -61,7 +61,7 @@ def run_native(op, arrays, dtypes, attrs, alias=None):
     )
     scalars = ffi.new("double[]", [*scalars_of(op, attrs), 5.0, 3.0])
     status = getattr(lib, found.function)(params, bufs, scalars)
-    text = ffi.string(lib.pl_error_last()).decode() if status != lib.PL_OK else ""
+    text = ffi.string(lib.pl_error_message()).decode() if status != lib.PL_OK else ""
     if found.can_fail and status in (lib.PL_EINVAL, lib.PL_EINDEX):
         raise plait.engine.error.OperatorError(op.name, text)
     assert status == lib.PL_OK, text

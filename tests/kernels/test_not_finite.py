@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from plait import autograd, nd
 from plait.gluon import nn
+from plait.kernels.plan import of_programs
 from plait.kernels.record import REGISTRY
 
 SIDE, CHANNELS, FILTERS = 16, 16, 16
@@ -16,9 +17,11 @@ def exact(monkeypatch):
     monkeypatch.setenv("PLAIT_TIER", "0")
     for name in names:
         REGISTRY[name].plans.clear()
+    of_programs.clear()
     yield
     for name in names:
         REGISTRY[name].plans.clear()
+    of_programs.clear()
 
 
 def convolved(x, w):

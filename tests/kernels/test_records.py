@@ -17,7 +17,8 @@ from plait.kernels.reference import run_reference, store
 from plait.kernels.spec import NUMPY_DTYPES, from_bfloat16, spec
 from plait.kernels.traits import Eager, LossLayer, Specialised
 from plait.ndarray.cached import CachedGraph
-from plait.ndarray.invoke import invoke, run_all
+from plait.ndarray.invoke import invoke
+from plait.ndarray.launch import launch
 from plait.ndarray.ndarray import from_memory
 
 device = current_context()  # test_reference_backend.py and tests/gpu/ have others
@@ -29,25 +30,8 @@ CASES = [
     for i, s in enumerate(op.samples)
 ]
 TOLERANCE = {"float64": 1e-11, "float32": 3e-5, "float16": 4e-3, "bfloat16": 3e-2}
-# what users call: not the operators that only gradients and optimizers call, with shapes that are
-# right by construction
-PUBLIC = {
-    name
-    for name, op in OPERATORS
-    if op.pointwise
-    or any(
-        "_update" not in n and (not n.startswith("_") or n.startswith(("_contrib_", "_image_")))
-        for n in (name, *op.aliases)
-    )
-}
+PUBLIC = {name for name, op in OPERATORS if samples.is_public(op)}
 PUBLIC_CASES = [c for c in CASES if c.values[0].name in PUBLIC]
-# gradient is no derivative
-BY_DESIGN = {
-    "_contrib_round_ste",
-    "_contrib_sign_ste",
-    "_contrib_gradientmultiplier",
-    "IdentityAttachKLSparseReg",
-}
 
 
 # ---- drawing and evaluating ----------------------------------------------------------------------
@@ -82,7 +66,7 @@ def complete(op, attrs, train=False):
 def execute(op, attrs, inputs):
     """Every output and the new values of the mutated inputs, as nd computes them."""
     plan = make_plan(op, attrs, [a._spec for a in inputs], device)
-    outs = run_all(plan, inputs, scalars_of(op, attrs))
+    outs = launch(plan, inputs, scalars_of(op, attrs))
     return [*outs, *(inputs[i] for i in plan.mutated)]
 
 
@@ -330,21 +314,11 @@ class Direction:
         return self.along([arrays[i].grad for i in self.moved])
 
 
-def differentiable(op) -> bool:
-    return (
-        op.grad is not None
-        and not op.has(LossLayer)
-        and not op.random
-        and op.name in PUBLIC
-        and op.name not in BY_DESIGN
-    )
-
-
 def central(f, h=1e-5):
     return (f(h) - f(-h)) / (2 * h)
 
 
-@pytest.mark.parametrize("op, case", [c for c in CASES if differentiable(c.values[0])])
+@pytest.mark.parametrize("op, case", [c for c in CASES if samples.is_differentiable(c.values[0])])
 def test_gradient(op, case):
     d = Direction(op, case)
     if not d.defined():
@@ -355,7 +329,7 @@ def test_gradient(op, case):
     assert d.slope_at(0.0) == pytest.approx(got, rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.parametrize("op, case", [c for c in CASES if differentiable(c.values[0])])
+@pytest.mark.parametrize("op, case", [c for c in CASES if samples.is_differentiable(c.values[0])])
 def test_second_gradient(op, case):
     d = Direction(op, case)
     if not d.defined():
@@ -406,7 +380,7 @@ def test_graph_equals_nd(op, case):
         np.testing.assert_array_equal(wide(got), wide(w))
 
 
-@pytest.mark.parametrize("op, case", [c for c in CASES if differentiable(c.values[0])])
+@pytest.mark.parametrize("op, case", [c for c in CASES if samples.is_differentiable(c.values[0])])
 def test_hybridized_equals_nd(op, case):
     d = Direction(op, case)
     if not d.defined():

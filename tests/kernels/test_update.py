@@ -11,7 +11,7 @@ from plait.kernels.record import REGISTRY, Type
 from plait.kernels.reference import run_reference
 from plait.kernels.update_loops import rule_name
 from plait.ndarray import functions
-from plait.ndarray.invoke import run_all
+from plait.ndarray.launch import launch
 
 NAMES = sorted(
     name
@@ -66,7 +66,7 @@ def test_native_update_equals_its_reference(name, n):
             assert choose(op, types, infer(op, attrs, types), attrs), (name, dtype)
             expected = run_reference(op, attrs, [numbers(a) for a in arrays])
             plan = make_plan(op, attrs, [a._spec for a in arrays], cpu())
-            outs = run_all(plan, arrays, scalars_of(op, attrs))
+            outs = launch(plan, arrays, scalars_of(op, attrs))
             found = [*outs, *(arrays[i] for i in plan.mutated)]
             assert len(found) == len(expected)
             for a, b in zip(found, expected):

@@ -124,3 +124,15 @@ def test_unknown_names():
     with pytest.raises(AttributeError, match="bernoulli"):
         nd.random.bernoulli()
     assert "uniform_like" in dir(nd.random)
+
+
+def test_a_draw_with_numbers_is_planned_once(monkeypatch):
+    """The second of two equal calls goes straight to its plan, and draws other numbers."""
+    draw = lambda: mx.nd.random.normal(2, 3, shape=(7, 11)).asnumpy()
+    first = draw()
+
+    def invoked(*args):
+        raise AssertionError("planned again")
+
+    monkeypatch.setattr(mx.ndarray.random, "invoke", invoked)
+    assert not np.array_equal(first, draw())

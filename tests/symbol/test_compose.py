@@ -100,9 +100,7 @@ def test_errors():
             mx.MXNetError, match="'w' has a shape that contradicts the inferred one"
         ):
             sym.FullyConnected(x, sym.var("w", shape=(0, 9)), num_hidden=4, no_bias=True)
-    with pytest.raises(
-        mx.MXNetError, match="has no shape, it is not known before the Symbol is bound"
-    ):
+    with pytest.raises(mx.MXNetError, match="its shape is not known before it is bound"):
         _ = sym.var("v").shape
 
 
@@ -117,7 +115,7 @@ def test_nd_functions_compose_while_tracing():
         assert names == ["_to_device", "BlockGrad"]
         with pytest.raises(
             TypeError,
-            match="type <class 'plait.ndarray.ndarray.NDArray'> not supported[^$]*fix: an array",
+            match="type <class 'plait.ndarray.ndarray.NDArray'> not supported[^$]*fix: make an",
         ):
             x + mx.nd.ones(3)
     assert y.eval(x=mx.nd.ones((2, 3)))[0].asnumpy().tolist() == [3, 3]
@@ -164,3 +162,20 @@ def test_keywords_reach_optimizers_and_devices():
     found = module.get_params()[0]
     assert (found["fc1_weight"].asnumpy() == 1).all()
     assert (found["fc2_bias"].asnumpy() != 0).all()
+
+
+def test_keywords_of_an_operator_without_parameters_are_attributes():
+    """As MXNet 1.9.1 answers. They were lost; a wrong name of an input made a variable."""
+    data = sym.var("data")
+    s = sym.relu(data, foo=1, name="r", lr_mult=3)
+    assert s.attr_dict() == {"r": {"foo": "1", "__lr_mult__": "3", "lr_mult": "3"}}
+    assert mx.sym.load_json(s.tojson()).attr_dict() == s.attr_dict()
+    assert s.eval(data=mx.nd.array([-1, 2]))[0].asnumpy().tolist() == [0, 2]
+    s = sym.broadcast_add(data, foo="q", name="b")
+    assert s.attr_dict() == {"b": {"foo": "q"}, "b_rhs": {"foo": "q"}}
+    with mx.AttrScope(foo="scope"):
+        assert sym.exp(data, foo="a", name="e").attr_dict() == {"e": {"foo": "scope"}}
+    assert sym.exp(data, foo="a", attr={"foo": "b"}).attr("foo") == "b"
+    for wrong in ({"dat": data}, {"data": data, "other": data}):
+        with pytest.raises(mx.MXNetError, match=f"relu: has no input '{list(wrong)[-1]}', its"):
+            sym.relu(**wrong)

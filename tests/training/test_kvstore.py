@@ -7,6 +7,7 @@ import pytest
 from plait import nd
 from plait.engine.error import MXNetError
 from plait.training.kvstore import compression
+from plait.training.module.progress import _stateful
 
 TYPES = ("local", "device")
 
@@ -110,11 +111,11 @@ def test_create(monkeypatch):
     monkeypatch.setattr("plait.training.kvstore.nccl.num_gpus", lambda: 0)
     with pytest.raises(MXNetError, match="this machine has no GPU"):
         mx.kv.create("nccl")
-    with pytest.raises(MXNetError, match="no stores across processes"):
+    with pytest.raises(MXNetError, match="distributed stores are not supported"):
         mx.kv.create("dist_sync")
     with pytest.raises(TypeError, match="name must be a string"):
         mx.kv.create(3)
-    with pytest.raises(MXNetError, match="no stores across processes"):
+    with pytest.raises(MXNetError, match="distributed stores are not supported"):
         mx.kv.KVStoreServer(mx.kv.create()).run()
 
 
@@ -133,6 +134,37 @@ def test_registered_store(monkeypatch):
         kv.set_gradient_compression({"type": "2bit"})
     with pytest.warns(UserWarning, match="overriding existing kvstore"):
         mx.kv.KVStoreBase.register(Mine)
+
+
+def test_a_store_that_hides_what_it_updates_with_cannot_be_kept():
+    """It was AttributeError: '_updater'."""
+
+    @mx.kv.KVStoreBase.register
+    class Hides(mx.kv.KVStoreBase):
+        is_capable = staticmethod(lambda capability: True)
+        type = "hides"
+
+        def set_optimizer(self, optimizer):
+            self.mine = mx.optimizer.get_updater(optimizer)
+
+        def init(self, key, value):
+            pass
+
+        def broadcast(self, key, value, out, priority=0):
+            for o in out if isinstance(out, list) else [out]:
+                o[:] = value
+
+        push = pull = pushpull = broadcast
+
+    net = mx.gluon.nn.Dense(1, in_units=1)
+    net.initialize(ctx=[mx.cpu(0), mx.cpu(1)])
+    trainer = mx.gluon.Trainer(net.collect_params(), "sgd", kvstore="hides", update_on_kvstore=True)
+    head = mx.sym.LinearRegressionOutput(mx.sym.var("data"), mx.sym.var("label"))
+    module = mx.mod.Module(head, label_names=["label"])
+    module._kvstore, module._update_on_kvstore, module._optimizer = Hides(), True, None
+    for state in (trainer.state_dict, lambda: _stateful(module)):
+        with pytest.raises(mx.MXNetError, match="Hides updates the weights and has no '_updater'"):
+            state()
 
 
 def test_teststore():
@@ -217,7 +249,9 @@ def test_a_store_that_is_not_there_is_refused_wherever_it_is_named(name):
         lambda: mx.gluon.Trainer(net.collect_params(), "sgd", kvstore=name),
         lambda: module.init_optimizer(kvstore=name),
     ):
-        with pytest.raises(ValueError, match="across processes yet|fix: one of local,.* teststore"):
+        with pytest.raises(
+            ValueError, match="distributed stores are not supported|fix: one of local,.* teststore"
+        ):
             call()
     assert net.weight._trainer is None
 

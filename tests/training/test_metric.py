@@ -198,18 +198,18 @@ def test_update_does_not_wait_for_the_engine():
     label, pred = nd.array([0, 1]), nd.array([[0.9, 0.1], [0.2, 0.8]])
     nd.NDArray.asnumpy = lambda self: asked.append(self.shape) or original(self)
     try:
-        for _ in range(metric.MAX_PENDING):
+        for _ in range(metric.base.MAX_PENDING):
             for one in (m.get_metric(0), m.get_metric(1), m.get_metric(3)):
                 one.update([label], [pred])
         assert asked == []
         assert m.get_metric(0).get()[1] == 1.0
     finally:
         nd.NDArray.asnumpy = original
-    assert len(asked) == metric.MAX_PENDING
-    for _ in range(5 * metric.MAX_PENDING):
+    assert len(asked) == metric.base.MAX_PENDING
+    for _ in range(5 * metric.base.MAX_PENDING):
         m.get_metric(0).update([label], [pred])
-    assert len(m.get_metric(0)._pending) <= metric.MAX_PENDING
-    assert m.get_metric(0).num_inst == 12 * metric.MAX_PENDING
+    assert len(m.get_metric(0)._pending) <= metric.base.MAX_PENDING
+    assert m.get_metric(0).num_inst == 12 * metric.base.MAX_PENDING
 
 
 def test_counts_stay_exact():
@@ -299,7 +299,7 @@ def test_create_and_configuration():
             super().__init__("mine")
 
     assert isinstance(metric.create("mine"), Mine)
-    del metric.REGISTRY["mine"]
+    del metric.base.REGISTRY["mine"]
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""`python -m plait bench`: the speed table, plait beside other frameworks.
+"""`python -m plait bench`: the speed table, plait compared with other frameworks.
 
-table.py runs every measurement in a process of its own and forms ratios round by round; chart.py
+table.py runs every measurement in its own process and computes ratios for each round; chart.py
 draws such a table. The files with_*.py hold the workloads, each for one family of frameworks: they
-run as scripts, under the interpreter of an environment that has that framework, and know nothing of
-plait. gpu.py and gpu_with_*.py do the same on a GPU.
+run as scripts in that framework's environment and do not import plait. gpu.py and gpu_with_*.py do
+the same on a GPU.
 """
 
 from . import gpu, table

@@ -1,8 +1,8 @@
 """`plait bench --chart FILE`: the ratios of a speed table as an SVG picture.
 
 The table is read from Markdown (README.md) or from what `plait bench` printed, so that table and
-chart cannot differ. The picture has a light and a dark set of colours, each with its own
-background: it follows the reader's setting and is readable on any page.
+chart cannot differ. The picture has light and dark colours, each with its own background, and
+follows the reader's setting.
 """
 
 from __future__ import annotations
@@ -83,13 +83,13 @@ def _style() -> str:
 
 
 def draw(table: Table) -> str:
-    """The picture: a row for each workload, a mark for each peer, ratios on a logarithmic axis.
+    """The picture: one row per workload, one mark per peer, ratios on a logarithmic axis.
 
-    Raises ValueError where the table has no ratio.
+    Raises ValueError if the table has no ratio.
     """
     found = [r for _, ratios in table.rows for r in ratios if r]
     if not found:
-        raise InvalidValue("the table has no ratio: plait was measured beside no other framework")
+        raise InvalidValue("the table has no ratio: plait was not compared with another framework")
     low = min(-1, math.floor(math.log2(min(found))))  # powers of two: ends of the axis
     high = max(1, math.ceil(math.log2(max(found))))
     bottom = TOP + ROW_HEIGHT * len(table.rows)

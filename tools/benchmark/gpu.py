@@ -1,7 +1,8 @@
-"""`plait bench --gpu`: the workloads of GPUs, beside torch where it has CUDA; a short table last.
+"""`plait bench --gpu`: the workloads of GPUs, compared with torch if it has CUDA; a summary table
+at the end.
 
-Times in ms, device memory in MiB. GB/s, for what the memory's speed limits: bytes that must move;
-their share of the device's own copy rate, measured in the same run, stands in the last lines.
+Times in ms, device memory in MiB. GB/s, for memory-bound workloads: the bytes that must move; the
+last lines give the fraction of the device's copy rate, measured in the same run.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def frameworks(args: argparse.Namespace) -> list[table.Framework]:
         for mode in ("eager", "compile"):
             found.append(table.Framework(mode, torch, "gpu_with_torch.py", (mode, size)))
     elif args.torch:
-        raise ValueError(f"--torch {args.torch}: it has no torch with a GPU")
+        raise ValueError(f"--torch {args.torch}: no torch with a GPU there")
     return found
 
 
@@ -50,7 +51,7 @@ class Figures(dict):
         return statistics.median(r["seconds"] for r in found) if found else None
 
     def ratio(self, name: str, peer: str) -> float | None:
-        """The peer's time / plait's, formed round by round."""
+        """The peer's time / plait's, computed for each round."""
         pairs = zip(self.get((name, peer), ()), self.get((name, "plait"), ()))
         found = [theirs["seconds"] / ours["seconds"] for theirs, ours in pairs]
         return statistics.median(found) if found else None

@@ -8,7 +8,7 @@ import os
 import sys
 
 TINY = sys.argv[4] == "tiny"
-os.environ.setdefault("PLAIT_TF32", "1")  # as the peers do
+os.environ.setdefault("PLAIT_TF32", "1")  # as in the other frameworks
 
 import numpy as np  # noqa: E402
 from timing import time_workload  # noqa: E402
@@ -79,7 +79,8 @@ def language_model():
 
 
 def lstm(hidden, by_cudnn, train=True):
-    """Two layers alone, by cuDNN or by our kernel, whatever the rule says for their sizes."""
+    """Two layers alone, by cuDNN or by our kernel, regardless of the rule that normally selects one
+    by size."""
 
     def make():
         tables = importlib.import_module(f"{sys.argv[3]}.kernels.cuda.recurrent_table")
@@ -105,7 +106,7 @@ def words(*shape):
 
 
 def moving(make_step, n_bytes):
-    """A workload that the memory's speed limits."""
+    """A memory-bound workload."""
 
     def make():
         step = make_step()
@@ -171,7 +172,8 @@ CHUNKS = size(16, 3)
 
 
 def stream(copies, computes):
-    """Chunks that go to the GPU, through a product and pointwise operators, and back."""
+    """Chunks that are copied to the GPU, go through a matrix product and pointwise operators, and
+    are copied back."""
 
     def make():
         x = nd.array(np.ones((CHUNK[0] * CHUNKS, CHUNK[1]), "float32"), ctx=mx.cpu_pinned())

@@ -1,4 +1,4 @@
-"""JPEG files of the benchmark of input pipelines: 256 x 256, of the detail of photographs."""
+"""JPEG files for the input pipeline benchmark: 256 x 256, as detailed as photographs."""
 
 import os
 import tempfile

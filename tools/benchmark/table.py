@@ -1,7 +1,7 @@
-"""Runs the workloads in processes of their own, frameworks in turns, and prints times and ratios.
+"""Runs each workload in its own process, interleaving frameworks, and prints times and ratios.
 
-A ratio is peer's time / plait's, formed round by round: machines drift, and only what was measured
-side by side is comparable. Above 1 plait is faster.
+A ratio is peer's time / plait's, computed for each round, because machine speed drifts and only
+interleaved measurements are comparable. Above 1 plait is faster.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=2.0, help="time of one measurement")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument(
-        "--chart", metavar="FILE.svg", help="measure nothing; draw the table of --table"
+        "--chart", metavar="FILE.svg", help="do not measure; draw the table of --table"
     )
     parser.add_argument(
         "--table",

@@ -1,5 +1,5 @@
-"""Times one workload in this process and prints one JSON line: what every with_*.py script ends
-with."""
+"""Times one workload in this process and prints one JSON line: called at the end of every with_*.py
+script."""
 
 import json
 import resource
@@ -15,7 +15,7 @@ def nothing():
 
 
 def peak_mib():
-    """What this process held of the machine's memory at most."""
+    """The peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
@@ -24,7 +24,7 @@ def time_workload(workloads, sync=nothing, settle=nothing, memory=peak_mib):
 
     workloads: name -> function that makes a step, a function without arguments; or (step, calls in
     one step); or (step, calls, bytes that a call must move). sync: waits until all steps are done.
-    settle: waits for background compilation. memory: MiB in the end.
+    settle: waits for background compilation. memory: final MiB.
     Prints seconds a call (median over repeats), seconds to the first result, MiB, bytes.
     """
     name, seconds = sys.argv[1], float(sys.argv[2])
@@ -45,7 +45,7 @@ def time_workload(workloads, sync=nothing, settle=nothing, memory=peak_mib):
     timed(WARM_UP)
     settle()
     timed(1)
-    n = 1  # not from one call: a loader may have its next batches ready
+    n = 1  # more than one call: a loader may have its next batches ready
     while n * timed(n) < seconds / 10:
         n *= 2
     times, end = [], time.perf_counter() + seconds

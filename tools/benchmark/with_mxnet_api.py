@@ -161,7 +161,7 @@ def training(make_net, data, labels, hybrid=True, optimizer="sgd"):
 
 
 def record_iterator():
-    """A batch of cut, mirrored and normalised photographs from a record file."""
+    """A batch of cropped, mirrored and normalised photographs from a record file."""
     import photographs as p
 
     folder, paths = p.make()

@@ -1,4 +1,4 @@
-"""Inference on ONNX Runtime, of the networks that with_torch.py exports.
+"""Inference on ONNX Runtime with the networks that with_torch.py exports.
 
 usage: with_onnxruntime.py WORKLOAD SECONDS
 """

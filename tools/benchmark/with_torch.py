@@ -203,7 +203,7 @@ def adam(parameters):
 
 
 def photograph_loader():
-    """A batch of cut, mirrored and normalised photographs: Pillow in two worker processes, the
+    """A batch of cropped, mirrored and normalised photographs: Pillow in two worker processes, the
     steps as torchvision has them."""
     import random
 

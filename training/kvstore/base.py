@@ -11,12 +11,12 @@ from ...engine.error import InvalidType, InvalidValue, MissingMethod
 from ...engine.profiler import set_kvstore_handle
 from ...ndarray import NDArray
 from ...ndarray.autograd import pause
-from ...ndarray.invoke import copy_into
+from ...ndarray.launch import copy_into
 from .comm import copy_back, total
 
 
 class StoreError(InvalidValue):
-    """A store that is asked something that makes no sense."""
+    """Invalid use of a store."""
 
 
 class KVStoreBase:
@@ -37,7 +37,8 @@ class KVStoreBase:
         """Sums value's arrays, over all workers, and writes the sum into out (default: into
         value).
 
-        priority: of the work that is ready, higher ones come first; one for all keys, or one each.
+        priority: of the ready operations, those with higher priority run first; one for all keys,
+            or one for each.
         """
         raise self._missing("pushpull")
 
@@ -70,7 +71,7 @@ class KVStoreBase:
         raise self._missing("is_capable")
 
     def save_optimizer_states(self, fname, dump_optimizer=False) -> None:
-        """Writes the states of the store's optimizer; dump_optimizer: its numbers too."""
+        """Writes the states of the store's optimizer; dump_optimizer: its hyperparameters too."""
         raise self._missing("save_optimizer_states")
 
     def load_optimizer_states(self, fname) -> None:
@@ -155,9 +156,23 @@ class TestStore(KVStoreBase):
 STORES: dict[str, Callable] = {}  # name -> class; kvstore.py and nccl.py fill it
 
 
+def state_of(store: KVStoreBase) -> tuple[Any, dict]:
+    """(updater, weights by key) of a store that updates weights: what a checkpoint keeps. Raises
+    StoreError for one that does not show them."""
+    updater, stored = getattr(store, "_updater", None), getattr(store, "_stored", None)
+    if updater is None or stored is None:
+        lacking = "_updater" if updater is None else "_stored"
+        raise StoreError(
+            f"{type(store).__name__} updates the weights and has no {lacking!r}, so a checkpoint"
+            " cannot keep its state\n  fix: Trainer(..., update_on_kvstore=False), or set _updater"
+            " (mx.optimizer.get_updater(optimizer)) in set_optimizer and _stored (weights by key)"
+        )
+    return updater, stored
+
+
 def check_store(kvstore) -> None:
-    """Raises InvalidValue for a name of which there is no store, InvalidType for what is neither a
-    store nor a name nor None."""
+    """Raises InvalidValue for an unknown name, InvalidType for a value that is not a store, a name
+    or None."""
     if kvstore is None or isinstance(kvstore, KVStoreBase):
         return
     if not isinstance(kvstore, str):
@@ -167,11 +182,11 @@ def check_store(kvstore) -> None:
         return
     if "dist" in name:
         raise InvalidValue(
-            f"kvstore={kvstore!r}: there are no stores across processes yet, so processes would"
-            " not share gradients\n  fix: kvstore='device', in one process"
+            f"kvstore={kvstore!r}: distributed stores are not supported, so gradients would not be"
+            " shared between processes\n  fix: kvstore='device', in one process"
         )
     raise InvalidValue(
-        f"kvstore={kvstore!r}: there is no such store\n  fix: one of"
+        f"kvstore={kvstore!r}: unknown store\n  fix: one of"
         f" {', '.join([*STORES, *KVStoreBase.kv_registry])}; or register a class with"
         " KVStoreBase.register"
     )

@@ -7,7 +7,7 @@ import math
 from ...engine.error import InvalidType
 from .base import KVStoreBase, check_store, create
 
-BIG = 1 << 24  # elements; larger weights are better updated on their devices than on cpu(0)
+BIG = 1 << 24  # elements; larger weights are updated faster on their devices than on cpu(0)
 update_on_store = True  # MXNET_UPDATE_ON_KVSTORE in compatibility mode
 
 
@@ -29,7 +29,7 @@ def choose_store(kvstore, num_device: int, arg_params: dict) -> tuple[KVStoreBas
         if num_device == 1:
             return None, False
         store = create(kvstore)
-        if "nccl" in kvstore:  # the sums are on every device already
+        if "nccl" in kvstore:  # every device already has the sums
             on_store = False
         if kvstore == "local" and any(math.prod(a.shape) > BIG for a in arg_params.values()):
             on_store = False

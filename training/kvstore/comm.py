@@ -1,7 +1,7 @@
-"""Sums and copies on the lanes for communication: they begin when their arrays are there, while the
-devices that made them go on.
+"""Sums and copies on the communication lanes: they start when their arrays are ready, while the
+devices continue with other work.
 
-Of what is ready, higher priorities come first.
+Of the ready operations, those with higher priority run first.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ...kernels.plan import comm_plan
 from ...kernels.record import lookup
 from ...ndarray import NDArray
 from ...ndarray.functions import add_n
-from ...ndarray.invoke import copy_into, launch
+from ...ndarray.launch import copy_into, launch
 
 _ADD, _COPY = lookup("add_n"), lookup("_copy")
 
 
 @contextmanager
 def priority_of(value: int) -> Iterator[None]:
-    """Operations that this thread pushes inside have this priority."""
+    """Scope: operations that this thread pushes have this priority."""
     before = lib.pl_engine_set_priority(value)
     try:
         yield
@@ -37,8 +37,8 @@ def in_turn(arrays: list[NDArray], priority: int) -> int:
 
 
 def total(arrays: list[NDArray], context) -> NDArray:
-    """The sum of arrays of any devices on one of them; a single array that is there already comes
-    back as it is."""
+    """The sum of arrays of any devices on one of them; a single array that is already there is
+    returned unchanged."""
     like = arrays[0]._spec
     if (
         len(arrays) == 1

@@ -1,4 +1,4 @@
-"""Gradients in two bits: -threshold, 0 or threshold; what is cut off is added to the next
+"""Gradients in two bits: -threshold, 0 or threshold; the quantization error is added to the next
 gradient.
 
 A code stands for each value: 11 for threshold, 10 for -threshold, 00 for 0. Sixteen codes fill a
@@ -23,7 +23,7 @@ WORD = 16  # values in one float32
 
 
 def quantize(gradient: np.ndarray, residual: np.ndarray, threshold: float) -> np.ndarray:
-    """Adds a gradient to the residual (in place), and takes from it what two bits can say.
+    """Adds a gradient to the residual (in place), and subtracts the quantized part.
 
     Args:
         gradient, residual: (n,) float32.
@@ -45,7 +45,7 @@ def dequantize(packed: np.ndarray, size: int, threshold: float) -> np.ndarray:
 
 
 class GradientCompression(Stateful):
-    """Compresses what devices push; keeps the residual of each (key, device).
+    """Compresses what devices push; stores the residual of each (key, device).
 
     params: {"type": "2bit", "threshold": a number above 0, default 0.5}.
     Raises: InvalidValue (MXNetError) for another type or threshold.
@@ -65,7 +65,8 @@ class GradientCompression(Stateful):
         self._residuals: dict[tuple, NDArray] = {}
 
     def through(self, key, number: int, gradient: NDArray, priority: int = 0) -> NDArray:
-        """What arrives of device `number`'s gradient at the other end; an operation on the engine.
+        """The gradient of device `number` after compression and decompression; an operation on the
+        engine.
 
         Raises DTypeError (MXNetError) unless it is float32.
         """

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...engine import cpu, waitall
-from ...engine._array import stamps
+from ...engine._array import versions
 from ...engine.error import InvalidValue, MissingKey, MXNetError
 from ...ndarray import NDArray, functions
 from ...ndarray.autograd import pause
-from ...ndarray.invoke import copy_into
+from ...ndarray.launch import copy_into
 from .. import optimizer as opt
 from .base import STORES, KVStoreBase, StoreError, arrays_of, check_store
 from .comm import copy_back, in_turn, priority_of, total
@@ -22,14 +22,14 @@ BUCKET_BYTES = 1 << 22  # of weights that are summed or updated in one operation
 
 
 class CompressionNotSupported(MXNetError):
-    """Gradient compression on a store that has none."""
+    """Gradient compression on a store that does not support it."""
 
 
 class KVStore(KVStoreBase):
     """Weights by key. Pushed arrays of one key are summed; the sum replaces the stored value, or an
-    updater makes a new value of both.
+    updater computes a new value from both.
 
-    All that it does with arrays are operations on the engine: no call waits.
+    All work on arrays is pushed to the engine: no call waits.
 
     >>> kv = mx.kv.create("local")
     >>> kv.init("w", nd.zeros((2,)))
@@ -52,7 +52,7 @@ class KVStore(KVStoreBase):
     # ---- keys ------------------------------------------------------------------------------------
 
     def _pairs(self, key, value) -> list[tuple]:
-        """[(key, its arrays)], a key once. Raises StoreError."""
+        """[(key, its arrays)], each key once. Raises StoreError."""
         if not isinstance(key, (list, tuple)):
             if not isinstance(key, (int, str)):
                 raise StoreError(f"unexpected type for keys: {type(key)}")
@@ -108,16 +108,16 @@ class KVStore(KVStoreBase):
     def push(self, key, value, priority=0) -> None:
         """Sums each key's arrays and stores the sum, or updates the stored value by it.
 
-        priority: of the sums that can be made, those with a higher one come first; a number, or
-            one for each key. A key's operations run in the order they are pushed.
+        priority: of the ready sums, those with higher priority run first; a number, or one for each
+            key. A key's operations run in the order they are pushed.
         """
         for sums in self._sums(self._pairs(key, value), priority):
             self._apply(sums)
 
     def _sums(self, pairs, priority) -> list[list[tuple]]:
-        """Consecutive (key, sum), some megabytes at a time: what updates the first weights does
-        not wait for the last gradients. Each sum begins when its arrays are there; nothing else
-        of a step stands before it in the order of a device."""
+        """Consecutive (key, sum), some megabytes at a time, so that updates of the first weights do
+        not wait for the last gradients. Each sum starts when its arrays are ready, ahead of the
+        other operations of a step in a device's order."""
         for k, _ in pairs:
             self._value(k)
         with pause():
@@ -129,7 +129,7 @@ class KVStore(KVStoreBase):
         return list(buckets(sums, [merged._spec.nbytes for _, merged in sums]))
 
     def _apply(self, sums) -> None:
-        """Makes the stored values of sums."""
+        """Updates the stored values with sums."""
         with pause():
             self._update(sums)
 
@@ -141,7 +141,7 @@ class KVStore(KVStoreBase):
         for k, merged in sums:
             if self._stored[k].context != merged.context:
                 self._stored[k] = self._stored[k].as_in_context(merged.context)
-        if isinstance(self._updater, opt.Updater):  # many weights in one call
+        if isinstance(self._updater, opt.Updater):  # many weights per call
             keys = [k for k, _ in sums]
             self._updater(keys, [g for _, g in sums], [self._stored[k] for k in keys])
         else:
@@ -163,8 +163,8 @@ class KVStore(KVStoreBase):
     def pull(self, key, out=None, priority=0, ignore_sparse=True) -> None:
         """Copies the stored value of each key into the arrays of out, on any device.
 
-        ignore_sparse: sparse arrays of out are left out, with a warning; they are written by
-            row_sparse_pull.
+        ignore_sparse: sparse arrays of out are skipped, with a warning; row_sparse_pull writes
+            them.
         """
         if out is None:
             raise StoreError("pull: out must be given")
@@ -172,7 +172,7 @@ class KVStore(KVStoreBase):
         if ignore_sparse and any(o.stype != "default" for _, outs in pairs for o in outs):
             if not self._warned_of_sparse:
                 warnings.warn(
-                    "pull: sparse arrays are left out\n  fix: kv.row_sparse_pull, or"
+                    "pull: sparse arrays are skipped\n  fix: kv.row_sparse_pull, or"
                     " ignore_sparse=False",
                     stacklevel=2,
                 )
@@ -203,7 +203,7 @@ class KVStore(KVStoreBase):
         jobs = [(pairs, firsts)]
         apart = pairs if out is None else [*pairs, *targets.items()]
         if self._updater is None and not _share_memory(apart):
-            # what sends a sum back needs to wait for no other sum
+            # copying a sum back does not wait for other sums
             jobs = [([pair], [first]) for pair, first in zip(pairs, firsts)]
         for some, of_them in jobs:
             for sums in self._sums(some, of_them):
@@ -258,7 +258,7 @@ class KVStore(KVStoreBase):
         self._updater = updater
 
     def set_gradient_compression(self, compression_params) -> None:
-        """Pushed gradients go through two bits: {"type": "2bit", "threshold": 0.5}.
+        """Compresses pushed gradients to two bits: {"type": "2bit", "threshold": 0.5}.
 
         Raises MXNetError on "local" stores.
         """
@@ -276,7 +276,8 @@ class KVStore(KVStoreBase):
         raise InvalidValue(f"Unknown capability: {capability}")
 
     def save_optimizer_states(self, fname, dump_optimizer=False) -> None:
-        """Writes the optimizer's states as arrays and JSON; dump_optimizer: its numbers too."""
+        """Writes the optimizer's states as arrays and JSON; dump_optimizer: its hyperparameters
+        too."""
         if self._updater is None:
             raise StoreError("Cannot save states: there is no optimizer\n  fix: kv.set_optimizer")
         self._updater.save(fname, dump_optimizer)
@@ -332,7 +333,7 @@ def _share_memory(pairs) -> bool:
             keys += [key] * len(here)
             parts += here
     owner: dict[int, object] = {}
-    variables = np.frombuffer(stamps(parts), np.uint64)[::3]  # the first field of a pl_stamp
+    variables = np.frombuffer(versions(parts), np.uint64)[::3]  # the first field of a pl_version
     return any(owner.setdefault(v, key) != key for v, key in zip(variables.tolist(), keys))
 
 

@@ -1,4 +1,4 @@
-"""KVStoreServer: the server of distributed stores, which this build does not have."""
+"""KVStoreServer: the server of distributed stores, which are not supported."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from ...engine.error import MXNetError
 
 
 class KVStoreServer:
-    """Serves a store to other processes. In plait every process has its own store."""
+    """The server of a distributed store. In plait every process has its own store."""
 
     def __init__(self, kvstore):
         self.kvstore, self.handle = kvstore, kvstore.handle
 
     def run(self) -> None:
-        """Raises MXNetError: there are no distributed stores in this build."""
+        """Raises MXNetError: distributed stores are not supported."""
         raise MXNetError(
-            "KVStoreServer.run: there are no stores across processes yet\n  fix:"
+            "KVStoreServer.run: distributed stores are not supported\n  fix:"
             " kv.create('device') in one process; unset DMLC_ROLE"
         )

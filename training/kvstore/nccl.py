@@ -11,7 +11,7 @@ from .kvstore import KVStore, buckets
 
 
 class Nccl:
-    """The communicators of a row of GPUs; made once for each row."""
+    """The communicators of a list of GPUs; created once for each list."""
 
     made: dict[tuple[int, ...], Nccl] = {}  # noqa: RUF012 - a cache
 
@@ -47,8 +47,8 @@ class Nccl:
         return cls.made.get(devices) or cls.made.setdefault(devices, cls(devices))
 
     def all_reduce(self, keys: list[list[NDArray]]) -> None:
-        """Makes all arrays of each key their sum, as one operation of the engine's lane for
-        communication: what else runs goes on."""
+        """Replaces all arrays of each key by their sum, as one operation on the engine's
+        communication lane: other work continues."""
         arrays = [a for key in keys for a in key]
         for a in arrays:
             if a._spec.dtype not in self._dtypes:
@@ -93,15 +93,15 @@ def _cupy_cuda():
 
 
 class NcclStore(KVStore):
-    """A store whose sums over GPUs NCCL makes. What it cannot do, sparse arrays for one, is done as
-    by "device"."""
+    """A store that sums over GPUs with NCCL. What NCCL cannot do, such as sparse arrays, works as
+    in the store "device"."""
 
     def __init__(self, handle="nccl"):
         super().__init__(handle)
         _cupy_cuda()
 
     def pushpull(self, key, value, out=None, priority=0) -> None:
-        """push and pull; without an updater the arrays of each key are summed where they are."""
+        """push and pull; without an updater the arrays of each key are summed in place."""
         pairs = self._pairs(key, value)
         targets = pairs if out is None else self._pairs(key, out)
         same = all(

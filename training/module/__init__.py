@@ -1,4 +1,4 @@
-"""mx.mod: Module and its kin, training loops over symbols bound on one or several devices."""
+"""mx.mod: modules, i.e. training loops over symbols bound on one or several devices."""
 
 from .base_module import BaseModule
 from .bucketing_module import BucketingModule

@@ -1,4 +1,4 @@
-"""BaseModule: what every module can do (fit, score, predict) by what its subclass defines."""
+"""BaseModule: fit, score and predict, in terms of the methods that subclasses define."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .progress import Progress
 
 
 class ModuleError(InvalidValue):
-    """A module that is asked something before it can do it, or given what does not fit."""
+    """A module that is used before it is ready, or with arguments that do not fit."""
 
 
 class MissingParameter(ModuleError):
@@ -88,8 +88,8 @@ def _parse_data_desc(data_names, label_names, data_shapes, label_shapes):
 
 
 class BaseModule:
-    """Base of modules. Life of one: bind (memory for given shapes), init_params, init_optimizer,
-    then forward, backward and update for each batch; fit does all of it.
+    """Base of modules. The order of calls: bind (allocates memory for given shapes), init_params,
+    init_optimizer, then forward, backward and update for each batch; fit does all of this.
 
     Attributes: binded, params_initialized, optimizer_initialized, for_training, inputs_need_grad.
     """
@@ -105,7 +105,7 @@ class BaseModule:
         self._total_exec_bytes = 0
 
     def _need(self, optimizer=False, params=True) -> None:
-        """Raises ModuleError unless the module is that far."""
+        """Raises ModuleError unless the module has reached that stage."""
         for done, call in (
             (self.binded, "bind(data_shapes=...)"),
             (self.params_initialized or not params, "init_params()"),
@@ -249,9 +249,9 @@ class BaseModule:
             kvstore, optimizer, optimizer_params: as init_optimizer takes them.
             initializer, arg_params, aux_params, allow_missing, force_init: as init_params.
             monitor: a Monitor that watches every batch.
-            checkpoint: a file, or a Checkpoint of more that shall be kept. Where it is there,
-                training goes on from it as if it had never stopped; it is written after every
-                epoch, and every checkpoint_period batches. plait's addition.
+            checkpoint: a file, or a Checkpoint with further parts. If the file exists, training
+                resumes from it exactly; it is written after every epoch, and every
+                checkpoint_period batches. plait's addition.
         Raises: ModuleError (AssertionError) without num_epoch.
         """
         if num_epoch is None:
@@ -277,7 +277,7 @@ class BaseModule:
         eval_metric = metric.create(eval_metric)
         kept = Progress(begin_epoch, checkpoint, checkpoint_period)
         parts = {"module": self, "train_data": train_data, "eval_metric": eval_metric}
-        if position_of(eval_data) is not None:  # one that shuffles goes on too
+        if position_of(eval_data) is not None:  # its shuffling continues too
             parts["eval_data"] = eval_data
         kept.restore(**parts)
         for epoch in range(kept.epoch, num_epoch):
@@ -292,7 +292,7 @@ class BaseModule:
                 self.logger.info("Epoch[%d] Train-%s=%f", epoch, name, value)
             self.logger.info("Epoch[%d] Time cost=%.3f", epoch, time.time() - tic)
             arg_params, aux_params = self.get_params()
-            self.set_params(arg_params, aux_params)  # all devices go on with the same values
+            self.set_params(arg_params, aux_params)  # all devices continue with the same values
             for callback in as_list(epoch_end_callback):
                 callback(epoch, self.symbol, arg_params, aux_params)
             if eval_data is not None:
@@ -314,8 +314,8 @@ class BaseModule:
     def _train_epoch(
         self, epoch, train_data, eval_metric, batch_end_callback, monitor, sparse_row_id_fn, kept
     ) -> list[tuple]:
-        """One epoch, or what is left of it; the metric's values over it. The next batch is fetched
-        while the engine works on this one, unless a checkpoint comes between."""
+        """One epoch, or the rest of it; returns the metric's values over it. The next batch is
+        fetched while the engine works on this one, unless a checkpoint is due in between."""
         batches, nbatch = iter(train_data), kept.batch
         data_batch = next(batches, None)
         if data_batch is None:
@@ -369,6 +369,16 @@ class BaseModule:
             ignored.
         """
         raise self._undefined("init_params")
+
+    def _keeps_params(self, method: str, force_init: bool) -> bool:
+        """Do the parameters have values that this call must not replace? Then warns."""
+        if force_init or not self.params_initialized:
+            return False
+        warnings.warn(
+            f"Parameters already initialized and force_init=False. {method} call ignored.",
+            stacklevel=3,
+        )
+        return True
 
     def set_params(
         self, arg_params, aux_params, allow_missing=False, force_init=True, allow_extra=False
@@ -435,7 +445,7 @@ class BaseModule:
         raise self._undefined("load_state_dict")
 
     def get_states(self, merge_multi_context=True) -> list:
-        """The states that a batch hands to the next: for each a list with one array per device."""
+        """The states carried from batch to batch: for each a list with one array per device."""
         self._need()
         if merge_multi_context:
             raise ModuleError("merge_multi_context=True is not supported for get_states yet.")
@@ -484,7 +494,7 @@ class BaseModule:
         raise self._undefined("forward")
 
     def backward(self, out_grads=None) -> None:
-        """Computes gradients. out_grads: gradients of the outputs, where these are no losses."""
+        """Computes gradients. out_grads: gradients of the outputs that are not losses."""
         raise self._undefined("backward")
 
     def get_outputs(self, merge_multi_context=True) -> list:
@@ -500,7 +510,8 @@ class BaseModule:
         raise self._undefined("update")
 
     def update_metric(self, eval_metric, labels, pre_sliced=False) -> None:
-        """Counts the last outputs and these labels. pre_sliced: labels has one list per device."""
+        """Updates a metric with the last outputs and these labels. pre_sliced: labels has one list
+        per device."""
         raise self._undefined("update_metric")
 
     def bind(
@@ -513,7 +524,7 @@ class BaseModule:
         shared_module=None,
         grad_req="write",
     ) -> None:
-        """Makes the memory for inputs of given shapes.
+        """Allocates memory for inputs of given shapes.
 
         Args:
             data_shapes, label_shapes: DataDescs or pairs (name, shape).
@@ -535,6 +546,6 @@ class BaseModule:
 
 
 def _unpadded(outputs: list[NDArray], batch) -> list[NDArray]:
-    """Outputs without the samples that only fill up the batch."""
+    """Outputs without the padding samples."""
     pad = getattr(batch, "pad", None) or 0
     return [out[0 : out.shape[0] - pad] if pad else out for out in outputs]

@@ -4,7 +4,6 @@ parameters."""
 from __future__ import annotations
 
 import logging
-import warnings
 
 from ...engine import cpu
 from ...engine.recent import Recent
@@ -20,12 +19,12 @@ MAX_BUCKETS = 256  # that stay bound
 
 
 class BucketingModule(BaseModule):
-    """A module that takes a batch to the symbol of its bucket.
+    """A module that runs each batch on the symbol of its bucket.
 
     Args:
         sym_gen: from a bucket's key to (symbol, data_names, label_names).
-        default_bucket_key: of the bucket that needs the most memory; the others share it.
-        context, ...: as Module.
+        default_bucket_key: the key of the bucket that needs the most memory; the others share its
+        memory. context, ...: as Module.
     A batch has bucket_key, provide_data and provide_label.
     """
 
@@ -71,7 +70,7 @@ class BucketingModule(BaseModule):
         self._reset_bind()
 
     def _call_sym_gen(self, key):
-        """Each bucket's nodes are numbered from 0: parameters without a name agree."""
+        """Each bucket's nodes are numbered from 0, so that automatic parameter names agree."""
         with NameManager():
             found = self._sym_gen(key)
         if not isinstance(found, (list, tuple)) or len(found) != 3:
@@ -84,7 +83,7 @@ class BucketingModule(BaseModule):
     def _reset_bind(self) -> None:
         self.binded = False
         self._buckets: dict = {}
-        self._bound = Recent(MAX_BUCKETS)  # the buckets used last: key -> True
+        self._bound = Recent(MAX_BUCKETS)  # the most recently used buckets: key -> True
         self._curr_module: Module | None = None
         self._curr_bucket_key = None
 
@@ -149,11 +148,7 @@ class BucketingModule(BaseModule):
         if not allow_missing:
             super().set_params(arg_params, aux_params, False, force_init, allow_extra)
             return
-        if self.params_initialized and not force_init:
-            warnings.warn(
-                "Parameters already initialized and force_init=False. set_params call ignored.",
-                stacklevel=2,
-            )
+        if self._keeps_params("set_params", force_init):
             return
         self._current.set_params(
             arg_params,
@@ -206,7 +201,7 @@ class BucketingModule(BaseModule):
         shared_module=None,
         grad_req="write",
     ) -> None:
-        """Binds the default bucket; the others are bound when a batch of theirs comes."""
+        """Binds the default bucket; others are bound at their first batch."""
         kept = self.get_params() if self.params_initialized else None
         if force_rebind:
             self._reset_bind()
@@ -226,7 +221,7 @@ class BucketingModule(BaseModule):
             self.set_params(*kept)
 
     def switch_bucket(self, bucket_key, data_shapes, label_shapes=None) -> None:
-        """Goes over to a bucket; binds it when it is new. Shapes: descriptions of its batches."""
+        """Switches to a bucket; binds it if it is new. Shapes: descriptions of its batches."""
         self._need(params=False)
         module = self._buckets.get(bucket_key)
         if module is None:
@@ -248,9 +243,9 @@ class BucketingModule(BaseModule):
         self._curr_module, self._curr_bucket_key = module, bucket_key
 
     def _unbind_old(self) -> None:
-        """Frees the executors of buckets not used for long; they are bound again when they are
-        used. What only they hold stays: states, parameters that the default bucket lacks,
-        gradients of inputs."""
+        """Frees the executors of the least recently used buckets; they are bound again when used.
+        Arrays that only they own are kept: states, parameters that the default bucket lacks,
+            gradients of inputs."""
         if self._arguments["state_names"] or self.inputs_need_grad:
             return
         base = self._buckets[self._default_bucket_key]

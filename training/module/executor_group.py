@@ -11,12 +11,12 @@ from ...engine import Context, cpu
 from ...engine.recent import Recent
 from ...ndarray import NDArray, functions
 from ...ndarray.autograd import pause
-from ...ndarray.invoke import copy_into
+from ...ndarray.launch import copy_into
 from ...symbol.executor import Executor
 from .base_module import ModuleError, descriptions
 from .slices import split_batch
 
-Targets = list[tuple[slice, NDArray]]  # which part of an input goes into which device's array
+Targets = list[tuple[slice, NDArray]]  # which slice of an input goes into which device's array
 
 
 def _load(arrays: Sequence, targets: Sequence[Targets], axes: Sequence[int]) -> None:
@@ -35,7 +35,7 @@ def _load(arrays: Sequence, targets: Sequence[Targets], axes: Sequence[int]) -> 
 
 
 def _cut(array: NDArray, axis: int, part: slice) -> NDArray:
-    """A device's part of a batch; all of it where there is no axis of the batch."""
+    """A device's part of a batch; all of it if there is no batch axis."""
     if axis < 0 or (part.start, part.stop) == (0, array.shape[axis]):
         return array
     if axis == 0:
@@ -44,7 +44,7 @@ def _cut(array: NDArray, axis: int, part: slice) -> NDArray:
 
 
 def _merge_multi_context(arrays: Sequence[list[NDArray]], axes: Sequence[int]) -> list[NDArray]:
-    """Joins what the devices have of each array along the axis of its batch."""
+    """Concatenates the devices' parts of each array along its batch axis."""
     return [
         parts[0]
         if len(parts) == 1 or axis < 0
@@ -158,7 +158,7 @@ class DataParallelExecutorGroup:
     # ---- binding ---------------------------------------------------------------------------------
 
     def decide_slices(self, data_shapes) -> list[int]:
-        """Divides the batch; the axis of the batch in each input (-1: none)."""
+        """Divides the batch; finds the batch axis of each input (-1: none)."""
         axes = [DataDesc.get_batch_axis(x.layout) for x in data_shapes]
         for desc, axis in zip(data_shapes, axes):
             if axis < 0:
@@ -174,7 +174,7 @@ class DataParallelExecutorGroup:
         return axes
 
     def bind_exec(self, data_shapes, label_shapes, shared_group=None, reshape=False) -> None:
-        """Makes the executors for shapes, or (reshape) takes those that use the memory of the
+        """Creates the executors for shapes, or (reshape) ones that share the memory of the
         first."""
         self.batch_size = None
         self.slices = [slice(i, i + 1) for i in range(len(self.contexts))]
@@ -203,7 +203,7 @@ class DataParallelExecutorGroup:
         self._collect_arrays()
 
     def _sliced_shape(self, shapes, i: int, axes) -> list[DataDesc]:
-        """What device i gets of each input."""
+        """The shapes of device i's part of each input."""
         part = self.slices[i].stop - self.slices[i].start
         return [
             x
@@ -233,7 +233,8 @@ class DataParallelExecutorGroup:
         )
 
     def _reshaped(self, first: Executor, shapes: dict) -> Executor:
-        """An executor for other inputs. Labels that are not given follow; parameters must not."""
+        """An executor for other input shapes. Labels that are not given change shape with them;
+        parameters must not."""
         made = first.reshape(partial_shaping=True, allow_up_sizing=True, **shapes)
         before, after = first.arg_dict, made.arg_dict
         for name in self.param_names:
@@ -270,7 +271,7 @@ class DataParallelExecutorGroup:
         self.input_grad_arrays = gradients(self.data_names) if self.inputs_need_grad else []
 
     def reshape(self, data_shapes, label_shapes) -> None:
-        """Goes over to other shapes of the inputs. Executors of shapes seen before are kept."""
+        """Switches to other input shapes. Executors of earlier shapes are kept."""
         new = (
             descriptions(data_shapes),
             None if label_shapes is None else descriptions(label_shapes),
@@ -373,7 +374,7 @@ class DataParallelExecutorGroup:
                     copy_into(given[k] if isinstance(given, (list, tuple)) else given, target)
 
     def update_metric(self, metric, labels, pre_sliced=False) -> None:
-        """Counts each device's outputs with its part of the labels."""
+        """Updates a metric with each device's outputs and its part of the labels."""
         for k, (e, part) in enumerate(zip(self.execs, self.slices)):
             own = (
                 labels[k]

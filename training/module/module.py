@@ -10,7 +10,7 @@ from ...engine import Context, cpu
 from ...graph.residuals import checked
 from ...ndarray import NDArray, functions
 from ...ndarray.autograd import pause
-from ...ndarray.invoke import copy_into
+from ...ndarray.launch import copy_into
 from ...symbol.executor import Executor
 from .. import optimizer as opt
 from ..initializer import InitDesc, Uniform
@@ -37,7 +37,7 @@ class Module(BaseModule):
         data_names, label_names: arguments that a batch gives.
         context: a device, or several that share each batch. work_load_list: a number for each: a
             batch is divided in proportion.
-        fixed_param_names: parameters that are not trained.
+        fixed_param_names: parameters that are not updated.
         state_names: arguments that are set by set_states.
         group2ctxs: devices of ctx_groups: a dict, or a list with one dict for each context.
         compression_params: of gradients, {"type": "2bit", "threshold": 0.5}.
@@ -96,8 +96,8 @@ class Module(BaseModule):
         self._aux_params: dict[str, NDArray] = {}
         self._params_dirty = False  # the devices have newer values
         self._optimizer: opt.Optimizer | None = None
-        self._kvstore: KVStoreBase | None = None  # an update on the store has one
-        self._updater: opt.Updater | None = None  # an update here has one
+        self._kvstore: KVStoreBase | None = None  # update on the store
+        self._updater: opt.Updater | None = None  # update in this module
         self._update_on_kvstore = False
         self._preload_opt_states: str | None = None
         self._grad_req = None
@@ -132,13 +132,13 @@ class Module(BaseModule):
 
     @property
     def _store(self) -> KVStoreBase:
-        """The store that updates the weights, where one does."""
+        """The store, if it updates the weights."""
         assert self._kvstore is not None
         return self._kvstore
 
     @property
     def _own_updater(self) -> opt.Updater:
-        """What updates the weights, where no store does."""
+        """The updater, if no store updates the weights."""
         assert self._updater is not None
         return self._updater
 
@@ -213,11 +213,7 @@ class Module(BaseModule):
         allow_extra=False,
     ) -> None:
         """See BaseModule.init_params. Raises MissingParameter for one that has no value."""
-        if self.params_initialized and not force_init:
-            warnings.warn(
-                "Parameters already initialized and force_init=False. init_params call ignored.",
-                stacklevel=2,
-            )
+        if self._keeps_params("init_params", force_init):
             return
         self._need(params=False)
         attributes = self._symbol.attr_dict()
@@ -253,11 +249,7 @@ class Module(BaseModule):
         if not allow_missing:
             super().set_params(arg_params, aux_params, False, force_init, allow_extra)
             return
-        if self.params_initialized and not force_init:
-            warnings.warn(
-                "Parameters already initialized and force_init=False. set_params call ignored.",
-                stacklevel=2,
-            )
+        if self._keeps_params("set_params", force_init):
             return
         self._group.set_params(arg_params, aux_params, allow_extra=allow_extra)
         self._update_store(arg_params or {})
@@ -348,7 +340,7 @@ class Module(BaseModule):
             self._aux_params = _like(self._aux_names, group.aux_arrays)
 
     def reshape(self, data_shapes, label_shapes=None) -> None:
-        """Goes over to other shapes of the inputs; parameters and optimizer stay."""
+        """Switches to other input shapes; parameters and optimizer are kept."""
         self._need(params=False)
         self._data_shapes, self._label_shapes = _parse_data_desc(
             self.data_names, self.label_names, data_shapes, label_shapes
@@ -459,7 +451,7 @@ class Module(BaseModule):
         self._group.forward(data_batch, is_train)
 
     def _follow(self, batch, shapes, n: int) -> None:
-        """Reshapes to a batch."""
+        """Reshapes the module to fit a batch."""
         data = n == 1 and getattr(batch, "provide_data", None)
         data = data or [
             DataDesc(d.name, shape, d.dtype, d.layout)

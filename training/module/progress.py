@@ -1,13 +1,14 @@
-"""How far fit is, in a checkpoint; the state of a Module as plain data."""
+"""The position of fit in a checkpoint; the state of a Module as plain data."""
 
 from __future__ import annotations
 
 from ...ndarray.saved_state import StateError, copied, device_copies, merged, spread
 from ..checkpoint import Checkpoint
+from ..kvstore.base import state_of
 
 
 class Progress:
-    """The epoch and the number of batches behind us in it; a checkpoint of them, if there is one.
+    """The epoch and the number of completed batches in it; the checkpoint that stores them, if any.
 
     checkpoint: a path, a Checkpoint, or None. period: batches between writes, besides the one after
     each epoch.
@@ -19,14 +20,14 @@ class Progress:
         self._checkpoint = checkpoint if made else Checkpoint(checkpoint)
 
     def restore(self, **parts) -> None:
-        """Adds parts to the checkpoint and goes on from its file, if there is one."""
+        """Adds parts to the checkpoint and resumes from its file, if it exists."""
         if self._checkpoint is not None:
             self._checkpoint.add(**parts, fit=self)
             self._checkpoint.restore()
 
     def is_due(self, batch: int) -> bool:
-        """Shall the checkpoint be written after so many batches of an epoch?"""
-        self.batch = 0  # of a resumed epoch: we are past it
+        """Is a checkpoint due after this number of batches of an epoch?"""
+        self.batch = 0  # in a resumed epoch this point is already past
         if self._checkpoint is None or not self._period:
             return False
         return batch % self._period == 0
@@ -65,7 +66,7 @@ def _stateful(module) -> dict:
     store = module._kvstore
     return {
         "optimizer": module._optimizer,
-        "updater": store._updater if module._update_on_kvstore else module._updater,
+        "updater": state_of(store)[0] if module._update_on_kvstore else module._updater,
         "compression": getattr(store, "_compression", None),
     }
 
@@ -74,7 +75,7 @@ def module_state(module) -> dict:
     """Parameters on all devices, the values of a store that updates them, optimizer, counts."""
     module._need(optimizer=True)
     arrays = {name: device_copies(parts) for name, parts in _arrays(module).items()}
-    stored = dict(module._kvstore._stored) if module._update_on_kvstore else {}
+    stored = dict(state_of(module._kvstore)[1]) if module._update_on_kvstore else {}
     return {"arrays": arrays, "stored": stored, **copied(_stateful(module))}
 
 

@@ -45,7 +45,7 @@ class PythonModule(BaseModule):
         return {}, {}
 
     def state_dict(self) -> dict:
-        """Nothing; a subclass that has a state returns it."""
+        """Empty; a subclass with a state returns it."""
         return {}
 
     def load_state_dict(self, state: dict) -> None:

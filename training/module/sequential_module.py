@@ -1,4 +1,4 @@
-"""SequentialModule: modules in a row, each fed with the outputs of the one before."""
+"""SequentialModule: a chain of modules; each takes the outputs of the previous one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SequentialModule(BaseModule):
         """Adds a module at the end; returns self.
 
         take_labels=True: it gets the labels. auto_wiring=True: its inputs are renamed to the
-        outputs of the module before.
+        outputs of the previous module.
         """
         if not isinstance(module, BaseModule):
             raise ModuleError(
@@ -137,7 +137,7 @@ class SequentialModule(BaseModule):
         shared_module=None,
         grad_req="write",
     ) -> None:
-        """Binds the modules one after the other, each for the shapes that the one before gives."""
+        """Binds the modules in order, each for the output shapes of the previous one."""
         if self.binded and not force_rebind:
             self.logger.warning("Already bound, ignoring bind()")
             return

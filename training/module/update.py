@@ -6,7 +6,7 @@ from ..kvstore import KVStore
 
 
 def fill_store(kvstore, param_arrays, arg_params: dict, param_names, update_on_kvstore) -> None:
-    """Gives the parameters to a store; with update_on_kvstore the devices get them from there.
+    """Gives the parameters to a store; with update_on_kvstore the devices then pull them.
 
     param_arrays: for each parameter one NDArray per device.
     """
@@ -19,7 +19,7 @@ def fill_store(kvstore, param_arrays, arg_params: dict, param_names, update_on_k
 
 
 def update_on_store(param_arrays, grad_arrays, kvstore, param_names) -> None:
-    """Pushes gradients; the store updates the weights, which come back."""
+    """Pushes gradients and pulls the weights that the store has updated."""
     _exchange(kvstore, param_names, grad_arrays, param_arrays)
 
 
@@ -50,7 +50,7 @@ def _exchange(kvstore, names, grad_arrays, targets) -> None:
         if grads[0] is not None
     ]
     dense = [x for x in known if x[2][0].stype == x[3][0].stype == "default"]
-    if isinstance(kvstore, KVStore):  # in one call, so that updates are made together
+    if isinstance(kvstore, KVStore):  # in one call, so that updates are batched
         kvstore.pushpull(
             [name for _, name, _, _ in dense],
             [grads for _, _, grads, _ in dense],
@@ -62,6 +62,6 @@ def _exchange(kvstore, names, grad_arrays, targets) -> None:
     for i, name, grads, outs in known:
         if not grads[0].stype == outs[0].stype == "default":
             kvstore.push(name, grads, priority=-i)
-            # rows of sparse weights come when a batch asks for them: Module.prepare
+            # rows of sparse weights are fetched for each batch by Module.prepare
             if outs is grads or outs[0].stype == "default":
                 kvstore.pull(name, out=outs, priority=-i, ignore_sparse=False)

@@ -1,4 +1,4 @@
-"""mx.optimizer: how weights follow gradients."""
+"""mx.optimizer: optimizers, which update weights from gradients."""
 
 from ... import ndarray as _nd
 from ...engine.base import py_str as _py_str

@@ -1,4 +1,4 @@
-"""Optimizers with a rate for each element: Adam and its kin."""
+"""Optimizers with a learning rate for each element: Adam, AdaGrad, RMSProp and others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 from ...engine.error import InvalidValue
 from ...ndarray import functions
-from ...ndarray.invoke import copy_into
+from ...ndarray.launch import copy_into
 from .optimizer import (
     MULTI_TENSOR,
     Optimizer,
@@ -30,8 +30,8 @@ class _TwoMoments(Optimizer):
         return zeros_like(weight), zeros_like(weight)
 
     def _filled(self, name: str, t: int) -> float:
-        """1 - beta ** t: how much of a moment, which starts at 0, t gradients make up. Raises
-        InvalidValue."""
+        """1 - beta ** t: the bias correction of a moment that starts at 0, after t gradients.
+        Raises InvalidValue."""
         beta = getattr(self, name)
         if not (abs(beta) < 1 and t > 0):
             raise InvalidValue(
@@ -46,8 +46,8 @@ class Adam(_TwoMoments):
     """Adam. All weights of a device are updated by one operator call. Source: Kingma and Ba 2015,
     arXiv:1412.6980.
 
-    lazy_update: of a weight with a row_sparse gradient only the rows that the gradient has are
-    updated, and their moments.
+    lazy_update: of a weight with a row_sparse gradient, only the rows in the gradient and their
+        moments are updated.
     """
 
     def __init__(
@@ -154,8 +154,8 @@ class Nadam(_TwoMoments):
 
 @register
 class AdaGrad(Optimizer):
-    """Rates divided by the root of the sum of squared gradients. Source: Duchi et al. 2011, JMLR
-    12."""
+    """Learning rates divided by the root of the sum of squared gradients. Source: Duchi et al.
+    2011, JMLR 12."""
 
     def __init__(self, eps=1e-7, **kwargs):
         super().__init__(**kwargs)

@@ -1,4 +1,4 @@
-"""Calls of LAMB's update operators for many weights, as scripts import them from MXNet."""
+"""LAMB's multi-weight update functions, under the names that scripts import from MXNet."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ def multi_lamb_update(
 def multi_mp_lamb_update(
     weights, grads, mean, var, weights32, step_count, lrs, wds, out=None, num_tensors=0, **kwargs
 ):
-    """multi_lamb_update on float32 copies of 16-bit weights, which follow them."""
+    """multi_lamb_update on float32 copies of 16-bit weights, which are updated from the copies."""
     groups = zip(weights, grads, mean, var, weights32)
     return _update("_multi_mp_lamb_update", groups, out, num_tensors, step_count, lrs, wds, kwargs)

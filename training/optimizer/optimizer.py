@@ -1,5 +1,5 @@
-"""Optimizer: the base class; rates and decays of each weight, update counts, the registry, and
-calls of update operators."""
+"""Optimizer: the base class; learning rate and decay of each weight, update counts, the registry,
+and calls of update operators."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from ...engine.error import InvalidValue, MissingMethod, compose, did_you_mean
 from ...kernels.plan import make_plan, scalars_of
 from ...kernels.record import lookup
 from ...ndarray import NDArray, functions
-from ...ndarray.invoke import call, copy_into, invoke
+from ...ndarray.invoke import invoke
+from ...ndarray.launch import call, copy_into
 from ...ndarray.saved_state import Stateful
 
 MULTI_TENSOR = 64  # weights of one operator call
 
 
 class OptimizerError(InvalidValue):
-    """An optimizer that is unknown, or used in a way it cannot work."""
+    """An unknown optimizer, or invalid use of one."""
 
 
 class UnknownOption(OptimizerError, TypeError):
@@ -120,7 +121,7 @@ class Optimizer(Stateful):
     # ---- to be defined by subclasses -------------------------------------------------------------
 
     def create_state(self, index, weight):
-        """What is kept for one weight: None, an array, or a tuple of them."""
+        """The state of one weight: None, an array, or a tuple of arrays."""
 
     def update(self, index, weight, grad, state) -> None:
         """One step of one weight, in place (or of lists of them, when aggregate_num > 0)."""
@@ -164,7 +165,7 @@ class Optimizer(Stateful):
         return self.lr_scheduler(self.num_update) if self.lr_scheduler is not None else self.lr
 
     def set_learning_rate(self, lr) -> None:
-        """Sets the rate. Raises UserWarning when a scheduler decides it."""
+        """Sets the learning rate. Raises UserWarning if a scheduler sets it."""
         if self.lr_scheduler is not None:
             raise UserWarning(
                 "LRScheduler of the optimizer has already been defined. Note that set_learning_rate"
@@ -174,8 +175,8 @@ class Optimizer(Stateful):
         self.lr = lr
 
     def set_lr_scale(self, args_lrscale) -> None:
-        """Gone; set_lr_mult does it."""
-        raise DeprecationWarning("set_lr_scale is gone\n  fix: set_lr_mult")
+        """Removed in favour of set_lr_mult."""
+        raise DeprecationWarning("set_lr_scale was removed\n  fix: set_lr_mult")
 
     def _from_symbol(self, key: str) -> dict:
         if not self.sym_info:
@@ -190,13 +191,13 @@ class Optimizer(Stateful):
     _DECAYED: tuple[str, ...] = ("_weight", "_gamma")
 
     def set_wd_mult(self, args_wd_mult) -> None:
-        """Factors on the weight decay, by name or index; names that are no weight (or gamma) have 0
-        unless given."""
+        """Factors on the weight decay, by name or index; names that do not end in _weight or _gamma
+        have 0 unless given."""
         plain = {n: 0.0 for n in self.idx2name.values() if not n.endswith(self._DECAYED)}
         self.wd_mult = {**plain, **self._from_symbol("__wd_mult__"), **args_wd_mult}
 
     def _set_current_context(self, replica: int) -> None:
-        """Each copy of the network counts its own updates, whatever devices it lives on."""
+        """Each copy of the network counts its own updates, independent of its devices."""
         self._index_update_count = self._all_index_update_counts.setdefault(replica, {})
 
     def _update_count(self, index) -> None:
@@ -230,12 +231,13 @@ class Optimizer(Stateful):
         return self._get_wds([index])[0]
 
     def _start(self, index) -> tuple[float, float, int]:
-        """Counts one update of a weight; returns its rate, its decay and how many there were."""
+        """Counts one update of a weight; returns its learning rate, its decay and its number of
+        updates."""
         self._update_count(index)
         return self._get_lr(index), self._get_wd(index), self._index_update_count[index]
 
     def _numbers(self) -> dict[str, float]:
-        """The numbers that every update operator takes."""
+        """The scalar attributes of every update operator."""
         clip = self.clip_gradient
         return {"rescale_grad": self.rescale_grad, "clip_gradient": -1.0 if not clip else clip}
 
@@ -301,7 +303,7 @@ def apply_multi(name: str, groups, lrs, wds, **attrs) -> None:
 
 
 def zeros_like(weight: NDArray, dtype=None, lazy: bool = True) -> NDArray:
-    """A state of zeros beside a weight, stored as it is; dense if not lazy."""
+    """A zero state for a weight, with its storage type; dense if not lazy."""
     stype = weight.stype if lazy else "default"
     return functions.zeros(weight.shape, weight.context, dtype or weight.dtype, stype=stype)
 

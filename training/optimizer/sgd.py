@@ -1,4 +1,4 @@
-"""Stochastic gradient descent and its kin."""
+"""Stochastic gradient descent and its variants."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 
 from ...engine.error import InvalidValue
 from ...ndarray import functions, random
-from ...ndarray.invoke import copy_into
+from ...ndarray.launch import copy_into
 from .optimizer import (
     MULTI_TENSOR,
     Optimizer,
@@ -76,8 +76,8 @@ class SGD(_Descent):
     * (...).
 
     All dense weights of a device are updated by one operator call. lazy_update: of a weight with a
-    row_sparse gradient only the rows that the gradient has are updated, without decay and momentum
-    of the others.
+    row_sparse gradient, only the rows in the gradient are updated; decay and momentum do not apply
+    to the others.
     """
 
     def __init__(self, momentum=0.0, lazy_update=True, **kwargs):

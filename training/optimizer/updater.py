@@ -1,5 +1,5 @@
-"""Updater: an optimizer with the states of all weights; saved and loaded as arrays and JSON, never
-as a pickle."""
+"""Updater: an optimizer with the states of all weights; saved and loaded as arrays and JSON, not as
+a pickle."""
 
 from __future__ import annotations
 
@@ -89,12 +89,12 @@ class Updater:
         return {"states": copied(self.states)}
 
     def load_state_dict(self, state: dict) -> None:
-        """Takes state_dict's; each goes to its weight's device when it is first used."""
+        """Restores the states; each is copied to its weight's device at its first use."""
         self.states = dict(state["states"])
         self.states_synced = dict.fromkeys(self.states, False)
 
     def get_states(self, dump_optimizer=False) -> bytes:
-        """The states as bytes; dump_optimizer: with the optimizer's numbers and counts."""
+        """The states as bytes; dump_optimizer: with the optimizer's hyperparameters and counts."""
         arrays: dict[str, NDArray] = {}
 
         def plain(state, path):
@@ -113,7 +113,7 @@ class Updater:
         return serialization.save_tobuffer({META: from_memory(text), **arrays})
 
     def set_states(self, states: bytes) -> None:
-        """Takes what get_states gave. Raises MXNetError for anything else; pickles are never
+        """Restores the result of get_states. Raises MXNetError for anything else; pickles are never
         read."""
         if bytes(states[:1]) == b"\x80" or states[:4] in (b"(dp0", b"ccop"):
             raise MXNetError(
@@ -130,7 +130,7 @@ class Updater:
         loaded = serialization.load_frombuffer(states)
         if not isinstance(loaded, dict) or META not in loaded:
             raise MXNetError(
-                "set_states: these are no optimizer states\n  fix: write them with"
+                "set_states: these are not optimizer states\n  fix: write them with"
                 " Trainer.save_states"
             )
         try:
@@ -153,12 +153,12 @@ class Updater:
         files.write(fname, self.get_states(dump_optimizer))
 
     def load(self, fname, what: str) -> None:
-        """set_states from a file. what: who asks, for the error. Raises MXNetError."""
+        """set_states from a file. what: the caller, for the error message. Raises MXNetError."""
         self.set_states(files.read(fname, what))
 
 
 def _alike(state, made) -> bool:
-    """Has a state the structure, and have its arrays the shapes, of one made anew?"""
+    """Does a state have the structure and shapes of a newly created one?"""
     if isinstance(made, (tuple, list)):
         same = isinstance(state, (tuple, list)) and len(state) == len(made)
         return same and all(map(_alike, state, made))
@@ -213,7 +213,7 @@ def _restore(optimizer: Optimizer, saved: dict) -> None:
 
 
 def _put(thing, attributes) -> None:
-    """Sets those plain attributes that the thing has. Raises TypeError for a value of another
+    """Sets the plain attributes that the object has. Raises TypeError for a value of another
     kind."""
     optional = {
         name
@@ -233,13 +233,13 @@ def _put(thing, attributes) -> None:
 
 
 def _kind(value) -> type:
-    """What is None is a number where it is given."""
+    """The kind of a value; None counts as a number."""
     return float if value is None or isinstance(value, (bool, int, float)) else type(value)
 
 
 def get_updater(optimizer: Optimizer, replica: int | None = None) -> Updater:
     """An Updater of an optimizer. replica: which copy of the network it updates; as in MXNet the
-    number of the weights' device unless given. Raises TypeError for what is no optimizer."""
+    number of the weights' device unless given. Raises TypeError for other values."""
     if not isinstance(optimizer, Optimizer):
         raise InvalidType(
             f"optimizer must be an Optimizer, got {optimizer!r}\n"

@@ -1,5 +1,5 @@
-"""SVRGModule: a Module whose gradients lose their variance by the gradient over all data, taken
-now and then."""
+"""SVRGModule: a Module that reduces the variance of its gradients by periodic gradients over all
+data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...engine import cpu
 from ...engine.error import InvalidType, InvalidValue
 from ...ndarray import functions
 from ...ndarray.autograd import pause
-from ...ndarray.invoke import copy_into
+from ...ndarray.launch import copy_into
 from ..module import Module
 from .svrg_optimizer import _SVRGOptimizer
 
@@ -121,7 +121,7 @@ class SVRGModule(Module):
         super().update()
 
     def update_full_grads(self, train_data) -> None:
-        """Takes the weights as they are, and their gradient over all data."""
+        """Stores a snapshot of the weights and their gradient over all data."""
         self._mod_aux.set_params(*self.get_params(), force_init=True)
         group = self._mod_aux._group
         train_data.reset()
@@ -148,7 +148,7 @@ class SVRGModule(Module):
                     own[name] = mean
 
     def _update_svrg_gradients(self) -> None:
-        """Puts the gradients of lower variance in the place of the plain ones."""
+        """Replaces the plain gradients by the variance-reduced ones."""
         if not self._mod_aux.params_initialized:
             return
         group, aux = self._group, self._mod_aux._group

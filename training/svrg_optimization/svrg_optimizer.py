@@ -1,8 +1,8 @@
-"""The optimizer of SVRGModule: one that works for the weights, and assigns full gradients."""
+"""The optimizer of SVRGModule: updates the weights, and assigns full gradients."""
 
 from __future__ import annotations
 
-from ...ndarray.invoke import copy_into
+from ...ndarray.launch import copy_into
 from .. import optimizer as opt
 
 FULL = "_full"  # ends the names of full gradients
@@ -10,7 +10,7 @@ FULL = "_full"  # ends the names of full gradients
 
 @opt.register
 class _AssignmentOptimizer(opt.Optimizer):
-    """Sets a weight to what is pushed."""
+    """Sets a weight to the pushed value."""
 
     def update(self, index, weight, grad, state) -> None:
         copy_into(grad, weight)

@@ -1,3 +1,3 @@
-"""contrib.data.sampler: where MXNet keeps IntervalSampler."""
+"""contrib.data.sampler: MXNet's module path of IntervalSampler."""
 
 from ....data.sampler import IntervalSampler  # noqa: F401

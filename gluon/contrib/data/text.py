@@ -21,7 +21,7 @@ END_OF_SENTENCE = "<eos>"
 
 
 class TextFileError(MXNetError, FileNotFoundError):
-    """The file of a text is not there."""
+    """The file of a text is missing."""
 
 
 class _WikiText(Dataset):
@@ -61,7 +61,7 @@ class _WikiText(Dataset):
         self._label = from_memory(numbers[1 : n * seq_len + 1].reshape(n, seq_len))
 
     def _file(self):
-        """The segment's file; unpacked from the archive, or fetched from $MXNET_GLUON_REPO."""
+        """The segment's file; extracted from the archive, or downloaded from $MXNET_GLUON_REPO."""
         path = self._root / self.files[self._segment]
         if path.is_file():
             return path
@@ -91,7 +91,7 @@ class _WikiText(Dataset):
 
     @property
     def vocabulary(self):
-        """The Vocabulary that gives tokens their numbers."""
+        """The Vocabulary that maps tokens to indices."""
         return self._vocab
 
     @property
@@ -111,7 +111,8 @@ class WikiText2(_WikiText):
     `<eos>`.
 
     Args:
-        root: folder of wikitext-2-v1.zip, or of wiki.train.tokens and its kin.
+        root: folder of wikitext-2-v1.zip, or of wiki.train.tokens, wiki.valid.tokens and
+            wiki.test.tokens.
         segment: train, validation or test.
         vocab: Vocabulary; None makes one of the segment's tokens.
     Source: Merity et al. 2016, arXiv:1609.07843.
@@ -132,7 +133,8 @@ class WikiText2(_WikiText):
 class WikiText103(_WikiText):
     """103 million words of Wikipedia; see WikiText2.
 
-    root: folder of wikitext-103-v1.zip, or of wiki.train.tokens and its kin.
+    root: folder of wikitext-103-v1.zip, or of wiki.train.tokens, wiki.valid.tokens and
+        wiki.test.tokens.
     """
 
     archive, archive_sha1 = "wikitext-103-v1.zip", "0aec09a7537b58d4bb65362fee27650eeaba625a"

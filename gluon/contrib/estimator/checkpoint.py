@@ -1,5 +1,4 @@
-"""CheckpointHandler: parameters and optimizer states on disk every so often, and going on from
-there."""
+"""CheckpointHandler: saves parameters and optimizer states periodically, and resumes from them."""
 
 from __future__ import annotations
 
@@ -21,22 +20,22 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
     """Writes PREFIX-epochNbatchM.params and .states, and once PREFIX-symbol.json for a hybridized
     net.
 
-    A file is written beside its place and then renamed, `.params` last: what `.params` files stand
-    in the folder are complete checkpoints, also after a crash. `.states` is an mx.checkpoint of all
-    that the training depends on, parameters too; `Trainer.load_states` takes it as well. A resumed
-    training equals the one that was never interrupted, bit for bit. Handlers keep what their
-    attribute `kept` names.
+    Each file is written to a temporary file and renamed, `.params` last, so every `.params` file in
+    the folder is a complete checkpoint, also after a crash. `.states` is an mx.checkpoint of the
+    complete training state, including parameters; `Trainer.load_states` takes it as well. Resumed
+    training is bitwise equal to uninterrupted training. Of handlers it stores the attributes named
+    in `kept`.
 
     Args:
-        model_dir: folder, made if need be. model_prefix: what file names start with.
+        model_dir: folder, created if missing. model_prefix: prefix of file names.
         monitor, save_best, mode: with save_best, PREFIX-best.params is the checkpoint with the best
             value of the metric `monitor`; mode: "min", "max", or "auto": max for accuracy and F1,
             min for the rest.
         verbose: 1 logs every checkpoint.
         epoch_period, batch_period: epochs, batches between checkpoints; None for never.
-        max_checkpoints: older ones are deleted; the best one does not count.
-        resume_from_checkpoint: loads the latest checkpoint and trains the rest of the epochs or
-            batches; numbers go on from it. Starts anew when there is none.
+        max_checkpoints: older ones are deleted; the best one is kept in addition.
+        resume_from_checkpoint: loads the latest checkpoint and trains the remaining epochs or
+            batches; counting continues from it. Starts from scratch if there is none.
     """
 
     kept = ("best",)
@@ -123,13 +122,13 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
 
     def _save_checkpoint(self, estimator) -> None:
         epoch, batch = self.current_epoch, self.current_batch
-        if self.trained_epoch >= 0:  # numbers go on from the checkpoint
+        if self.trained_epoch >= 0:  # counting continues from the checkpoint
             epoch += self.trained_epoch + 1
-            # at the end of an epoch the batch is counted already
+            # at the end of an epoch the batch is already counted
             batch += self.trained_batch + (0 if estimator.max_epoch else 1)
         prefix = f"{self.model_prefix}-epoch{epoch}batch{batch}"
         said = self._save_best(estimator) if self.save_best else None
-        self._save(estimator, prefix)  # after the best one, whose value it keeps
+        self._save(estimator, prefix)  # after the best one, because it stores the best value
         if prefix in self.saved_checkpoints:
             self.saved_checkpoints.remove(prefix)
         self.saved_checkpoints.append(prefix)
@@ -151,7 +150,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
             estimator.logger.info("[Epoch %d] CheckpointHandler: %s", self.current_epoch, said)
 
     def _save_best(self, estimator) -> str | None:
-        """Saves the best checkpoint so far if this is it; what there is to say about it."""
+        """Saves the checkpoint if it is the best so far; returns a message for the log."""
         name, value = self.monitor.get()
         if np.isnan(value):
             warnings.warn(
@@ -174,7 +173,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
     def _save(self, estimator, prefix: str) -> None:
         path = os.path.join(self.model_dir, prefix)
         Checkpoint(f"{path}.states", net=estimator.net, run=estimator).save()
-        estimator.net.save_parameters(f"{path}.params")  # last: it makes the checkpoint
+        estimator.net.save_parameters(f"{path}.params")  # last: it completes the checkpoint
 
     # ---- resuming --------------------------------------------------------------------------------
 
@@ -225,7 +224,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
             raise CheckpointError(f"Failed to load checkpoint, {path}.states does not exist")
         if is_checkpoint(f"{path}.states"):
             Checkpoint(f"{path}.states", net=estimator.net, run=estimator).restore()
-        else:  # an earlier version's
+        else:  # written by an earlier version
             estimator.net.load_parameters(f"{path}.params", ctx=estimator.context)
             estimator.trainer.load_states(f"{path}.states")
         self.trained_epoch, self.trained_batch = epoch, batch

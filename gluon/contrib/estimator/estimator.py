@@ -1,4 +1,5 @@
-"""Estimator: the training loop as an object; event handlers do everything around a batch."""
+"""Estimator: the training loop as an object; event handlers do everything besides processing a
+batch."""
 
 from __future__ import annotations
 
@@ -47,12 +48,12 @@ class Estimator:
     Args:
         net: Block. loss: gluon Loss.
         train_metrics, val_metrics: metrics of training and of validation; by default the mean loss,
-            and accuracy where the loss is a softmax cross entropy. Their names get "training " and
-            "validation " in front.
+            and accuracy if the loss is a softmax cross entropy. Their names get the prefixes
+            "training " and "validation ".
         initializer: for parameters that are not initialized yet.
         trainer: Trainer; by default SGD with rate 0.001.
         context: device or list of devices; by default the first GPU, else the CPU.
-        val_net, val_loss: network and loss of the evaluation, where they are others.
+        val_net, val_loss: network and loss for evaluation, if different.
         batch_processor: BatchProcessor, or any object with its fit_batch and evaluate_batch.
 
     `logger` takes all messages of the estimator and its handlers; it writes to stdout.
@@ -101,7 +102,7 @@ class Estimator:
         self.batch_processor = _checked_processor(batch_processor)
         self.max_epoch = self.max_batch = None
         self.batch_axis, self.batches_per_epoch = 0, None
-        self.current_epoch = self.first_epoch = 0  # also of a resumed training: from its beginning
+        self.current_epoch = self.first_epoch = 0  # for resumed training too: from its beginning
         self._data: DataLoader | None = None
         self._handlers: list = []
         self._resumed: dict | None = None
@@ -109,7 +110,7 @@ class Estimator:
     # Names with an underscore are MXNet's where estimators that derive from this one override them.
 
     def _add_default_training_metrics(self) -> None:
-        """Fills in the metrics of training; names tell them from those of validation."""
+        """Adds default training metrics; prefixes distinguish them from validation metrics."""
         if not self._train_metrics:
             if isinstance(self.loss, SoftmaxCrossEntropyLoss):
                 self._train_metrics = [Accuracy()]
@@ -174,7 +175,7 @@ class Estimator:
         """Updates val_metrics over a DataLoader.
 
         event_handlers: called at epoch and batch events; a MetricHandler and a LoggingHandler are
-            added where there is none.
+            added if missing.
         """
         _check_loader(val_data)
         for metric in self.val_metrics:
@@ -205,9 +206,9 @@ class Estimator:
         given.
 
         event_handlers: one or several. Those for stopping, gradient steps, metrics, logs and, given
-            val_data, validation are added where there is none.
-        Raises: ValueError for arguments that do not fit, or metrics of handlers that the estimator
-            does not know.
+            val_data, validation are added if missing.
+        Raises: ValueError for arguments that do not fit, or handlers with metrics that the
+            estimator does not have.
         """
         _check_loader(train_data)
         if bool(epochs) == bool(batches):
@@ -222,7 +223,7 @@ class Estimator:
         train_begin, epoch_begin, batch_begin, batch_end, epoch_end, train_end = (
             self._categorize_handlers(handlers)
         )
-        # when a checkpoint is written, all others have counted the batch or the epoch
+        # a checkpoint is written after all other handlers have counted the batch or the epoch
         batch_end, epoch_end = (sorted(h, key=_is_checkpoint) for h in (batch_end, epoch_end))
         self._resumed = None
         for handler in train_begin:
@@ -234,7 +235,7 @@ class Estimator:
             for handler in epoch_begin:
                 handler.epoch_begin(self)
             n_batches = 0
-            if self._resumed is not None:  # what began has begun before: metrics, random numbers
+            if self._resumed is not None:  # the epoch was already begun: metrics, random numbers
                 self._restore(self._resumed)
                 n_batches = train_data.given
                 self._resumed = None
@@ -243,7 +244,7 @@ class Estimator:
                 for handler in batch_begin:
                     handler.batch_begin(self, batch=batch)
                 _, label, pred, loss = self.batch_processor.fit_batch(self, batch, batch_axis)
-                # every handler is called, also after one that wants to stop
+                # every handler is called, also after one that requests to stop
                 if any(
                     [
                         handler.batch_end(self, batch=batch, pred=pred, label=label, loss=loss)
@@ -264,13 +265,13 @@ class Estimator:
     # ---- checkpoints -----------------------------------------------------------------------------
 
     def state_dict(self) -> dict:
-        """All that the rest of `fit` depends on besides the parameters, as plain data. Called by
+        """The state of `fit` besides the parameters, as plain data. Called by
         handlers at the end of a batch or an epoch."""
         data = None if self._data is None else self._data.state_dict()
         return {
             "trainer": saved(self.trainer),
             "data": data,
-            # at the end of an epoch the loader is between two passes
+            # at the end of an epoch the loader is between passes
             "epoch": self.current_epoch + (data is not None and data["pass"] is None),
             "metrics": copied([*self.train_metrics, *self.val_metrics]),
             "handlers": [saved(h) for h in self._handlers if h.kept],
@@ -278,8 +279,8 @@ class Estimator:
         }
 
     def load_state_dict(self, state: dict) -> None:
-        """Continues from state_dict; for handlers, at train_begin. All but the trainer follows when
-        every handler has begun."""
+        """Continues from state_dict; for handlers, at train_begin. All but the trainer is restored
+        after every handler's train_begin."""
         restore(self.trainer, state["trainer"], "Estimator: trainer")
         self._resumed = state
 
@@ -338,8 +339,8 @@ def _has(handlers, kind) -> bool:
 
 
 def _sorted(given: list, added: list, known: set) -> list:
-    """All handlers by priority. Raises ValueError when handlers of users and default ones would
-    work on different metrics."""
+    """All handlers by priority. Raises ValueError if user handlers and default handlers would use
+    different metrics."""
     if given and added:
         for handler in given:
             for attribute, value in vars(handler).items():

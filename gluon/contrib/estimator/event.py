@@ -1,4 +1,4 @@
-"""The six events of a training loop, and how handlers and metrics that users give are checked."""
+"""The six events of a training loop, and checks of user-defined handlers and metrics."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from ....training.metric import CompositeEvalMetric, EvalMetric
 class EventHandler:
     """Base of all handlers. `priority` (a number, 0 where absent) orders them: the lowest first.
 
-    kept: names of the attributes that a checkpoint keeps: what a handler counts or remembers from
-        one event to the next.
+    kept: names of the attributes that a checkpoint stores: the handler's state between events.
     """
 
     kept: ClassVar[tuple[str, ...]] = ()
@@ -122,5 +121,5 @@ def better(mode: str, monitor: EvalMetric, who: str):
 
 
 def worst(comparison) -> float:
-    """The value that everything is better than."""
+    """The worst possible value."""
     return float("inf") if comparison is np.less else float("-inf")

@@ -218,9 +218,9 @@ class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
 
     Args:
         monitor: one of the estimator's train_metrics or val_metrics.
-        min_delta: what counts as an improvement, in units of the metric.
+        min_delta: the minimum improvement, in units of the metric.
         mode: "min", "max", or "auto": max for accuracy and F1, min for the rest.
-        baseline: the value to be better than; None takes that of the first epoch.
+        baseline: the value to improve on; None: that of the first epoch.
     """
 
     kept = ("wait", "stopped_epoch", "current_epoch", "stop_training", "best")
@@ -275,8 +275,8 @@ class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
 
 
 class GradientUpdateHandler(BatchEnd):
-    """Steps the trainer after each batch, before all other handlers; the batch size is that of the
-    losses."""
+    """Steps the trainer after each batch, before all other handlers; the batch size is the losses'
+    size."""
 
     def __init__(self, priority=-2000):
         self.priority = priority

@@ -1,4 +1,4 @@
-"""ProgressBarHandler: how far an epoch is, on a terminal; a line for each epoch elsewhere."""
+"""ProgressBarHandler: a progress bar on a terminal; otherwise one line per epoch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .event import BatchEnd, EpochBegin, EpochEnd, TrainBegin, check_metrics
 
 
 class ProgressBarHandler(TrainBegin, EpochBegin, BatchEnd, EpochEnd):
-    """A bar with the loss of some batches ago while an epoch runs (on a terminal), and a line with
+    """A bar with the loss of a recent batch during an epoch (on a terminal), and a line with
     metrics and speed at its end. It reads metrics at ends of epochs only.
 
     Args:

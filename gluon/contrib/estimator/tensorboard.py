@@ -7,8 +7,8 @@ from .event import BatchEnd, EpochEnd, TrainBegin, TrainEnd, check_metrics
 
 
 class TensorBoardHandler(TrainBegin, BatchEnd, EpochEnd, TrainEnd):
-    """Writes metrics at ends of epochs (over the number of epochs), and every `batch_period`
-    batches, too (over the number of batches, under `batch/`).
+    """Writes metrics at the end of each epoch (by epoch), and also every `batch_period` batches (by
+    batch, under `batch/`).
 
     Args:
         logging_dir: folder for the event files.

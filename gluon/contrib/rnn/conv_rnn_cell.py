@@ -1,6 +1,6 @@
-"""Recurrent cells with convolutions: a state is an image (or a line, or a volume) of channels.
+"""Recurrent cells with convolutions: the state is a 1D, 2D or 3D image with channels.
 
-A cell is a step (RNN, LSTM, GRU) over a number of dimensions (1, 2, 3): two bases each.
+Each cell class combines two bases: the step (RNN, LSTM, GRU) and the number of dimensions.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def _tuple(value, n: int, name: str) -> tuple[int, ...]:
 
 
 class SettingError(InvalidValue, AssertionError):
-    """A setting of a convolution that does not fit the cell."""
+    """An invalid setting of a cell's convolution."""
 
 
 class _ConvCell(HybridRecurrentCell):
-    """Parameters, shapes and the two convolutions. gates: how many times hidden_channels the
-    weights have rows; n_states: how many states of one shape there are."""
+    """Parameters, shapes and the two convolutions. gates: the number of rows of the weights /
+    hidden_channels; n_states: the number of states, all of one shape."""
 
     n_axes, gates, n_states = 1, 1, 1
 

@@ -11,7 +11,7 @@ __all__ = ["VariationalDropoutCell", "LSTMPCell"]
 
 class VariationalDropoutCell(ModifierCell):
     """Dropout with one mask for all steps of a sequence, on a cell's inputs, first state and
-    outputs. Stepping by hand, call `reset()` before each sequence: it makes new masks.
+    outputs. When stepping manually, call `reset()` before each sequence to draw new masks.
 
     drop_inputs, drop_states, drop_outputs: probabilities; 0 for none.
     Source: Gal and Ghahramani 2015, arXiv:1512.05287.
@@ -48,7 +48,7 @@ class VariationalDropoutCell(ModifierCell):
         return x * self._masks[key]
 
     def _mask(self, which: str):
-        """The mask made first, where there is one for each of several devices."""
+        """The mask that was drawn first, if there is one per device."""
         return next((mask for (kind, _), mask in self._masks.items() if kind == which), None)
 
     drop_inputs_mask = property(lambda self: self._mask("inputs"))
@@ -69,7 +69,7 @@ class VariationalDropoutCell(ModifierCell):
     ):
         if self.drop_states:
             return super().unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
-        self.reset()  # masks of inputs and outputs go over the whole array at once
+        self.reset()  # masks of inputs and outputs apply to the whole array at once
         axis = layout.find("T")
         states = self._states_for(steps_of(length, inputs, layout), begin_state)
         F, data = namespace(inputs), merged(inputs, layout)
@@ -84,7 +84,7 @@ class VariationalDropoutCell(ModifierCell):
 
 
 class StateDropoutError(MXNetError, AssertionError):
-    """Variational dropout of the states of a cell that has no single step."""
+    """Variational dropout of the states of a cell that cannot be stepped."""
 
 
 class LSTMPCell(HybridRecurrentCell):

@@ -1,7 +1,8 @@
 """Data sets of images: IDX files (MNIST, FashionMNIST), CIFAR, scikit-learn's digits, folders,
 record files.
 
-Nothing is downloaded: files are looked for, and an error says where, and how to get them.
+Nothing is downloaded: if a file is missing, the error says where it was looked for and how to get
+it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ __all__ = [
     "ImageFolderDataset",
 ]
 
-SHARED = Path("/usr/share/datasets")  # where Debian's packages of data sets put their files
+SHARED = Path("/usr/share/datasets")  # the folder of Debian's data set packages
 TEST_EVERY = 5  # of the 1797 digits, every fifth is for testing
 
 
@@ -63,7 +64,7 @@ class MNIST(_Images):
             /usr/share/datasets/mnist is tried.
         train: training or test images.
         transform: (image, label) -> item.
-    Raises: DatasetError when the files are not there or broken.
+    Raises: DatasetError if the files are missing or broken.
     """
 
     shared_names: tuple[str, ...] = ("mnist",)
@@ -104,7 +105,7 @@ class MNIST(_Images):
 
 
 class FashionMNIST(MNIST):
-    """Pieces of clothing, in the form of MNIST; also in /usr/share/datasets. Source: Xiao et al.
+    """Images of clothing, in the format of MNIST; also in /usr/share/datasets. Source: Xiao et al.
     2017."""
 
     shared_names = ("fashion-mnist", "fashion_mnist")
@@ -196,7 +197,7 @@ class Digits(_Images):
     """Handwritten digits, 8 x 8 x 1 with values 0 .. 255, 10 classes: 1437 for training, 360 for
     testing.
 
-    The images that scikit-learn brings along. Source: Alpaydin and Kaynak 1998, UCI machine
+    The images included in scikit-learn. Source: Alpaydin and Kaynak 1998, UCI machine
     learning repository.
 
     Args:
@@ -226,14 +227,14 @@ class Digits(_Images):
             raise DatasetError(
                 compose("digits.csv must have rows of 64 values and a label", str(path))
             )
-        # the file is sorted by writer: each is in both parts
+        # the file is sorted by writer: each writer is in both parts
         test = np.arange(len(rows)) % TEST_EVERY == 0
         rows = rows[~test if self._train else test]
         return np.rint(rows[:, :64] * (255 / 16)).reshape(-1, 8, 8, 1), rows[:, 64]
 
 
 def _sklearn_folder() -> Path:
-    """Where scikit-learn keeps its data, found without importing it."""
+    """scikit-learn's data folder, found without importing it."""
     found = importlib.util.find_spec("sklearn")
     if found is None or not found.submodule_search_locations:
         raise DatasetError(
@@ -249,7 +250,7 @@ class ImageRecordDataset(RecordFileDataset):
     """Images of a .rec file: item i is (image NDArray (H, W, C), label).
 
     Args:
-        filename: the .rec file; the .idx file lies beside it.
+        filename: the .rec file; the .idx file is in the same folder.
         flag: 1 colour, 0 grey.
         transform: (image, label) -> item.
     """
@@ -269,7 +270,7 @@ class ImageRecordDataset(RecordFileDataset):
 
 
 class ImageFolderDataset(Dataset):
-    """Images in one folder a class: item i is (image NDArray (H, W, C), number of the class).
+    """Images in one folder per class: item i is (image NDArray (H, W, C), number of the class).
 
     Args:
         root: holds the folders; classes are numbered in the order of their names, see `synsets`.

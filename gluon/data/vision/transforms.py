@@ -46,14 +46,14 @@ __all__ = [
 
 
 class _TakesNumpy:
-    """NumPy images are taken too, as datasets in worker processes may have them."""
+    """Accepts NumPy images too, as datasets in worker processes may have them."""
 
     def __call__(self, x, *args):
         return super().__call__(from_memory(x) if isinstance(x, np.ndarray) else x, *args)
 
 
 class _Transform(_TakesNumpy, Block):
-    """A transform that looks at shapes or draws numbers."""
+    """A transform that depends on shapes or random numbers."""
 
 
 class _HybridTransform(_TakesNumpy, HybridBlock):
@@ -61,7 +61,7 @@ class _HybridTransform(_TakesNumpy, HybridBlock):
 
 
 class Compose(_TakesNumpy, Sequential):
-    """Transforms one after the other."""
+    """Applies transforms in sequence."""
 
     def __init__(self, transforms):
         super().__init__()
@@ -115,7 +115,7 @@ class Normalize(_HybridTransform):
         return F._image_normalize(x, mean=self._mean, std=self._std)
 
     def of_bytes(self, x):
-        """What ToTensor and this give for an image (H, W, C) of bytes, in one step."""
+        """ToTensor and Normalize of an image (H, W, C) of bytes, in one step."""
         return nd._image_tensor_normalize(x, mean=self._mean, std=self._std)
 
 
@@ -149,7 +149,7 @@ def _size(size) -> tuple[int, ...]:
 
 
 def _crop(x, x0, y0, width, height, size=None, interpolation=1):
-    """The part of an image at (x0, y0), resized to `size` (width, height) if it has another
+    """The crop of an image at (x0, y0), resized to `size` (width, height) if it has another
     size."""
     x = cropped(x, x0, y0, width, height)
     if size is not None and tuple(size) != (width, height):
@@ -158,8 +158,8 @@ def _crop(x, x0, y0, width, height, size=None, interpolation=1):
 
 
 class CropResize(_HybridTransform):
-    """The part `width` x `height` at column x, row y, resized to `size` (number or (width, height))
-    if given."""
+    """The crop of `width` x `height` pixels at column x, row y, resized to `size` (number or
+    (width, height)) if given."""
 
     def __init__(self, x, y, width, height, size=None, interpolation=None):
         super().__init__()
@@ -175,8 +175,8 @@ class CropResize(_HybridTransform):
 
 
 class CenterCrop(_Transform):
-    """The middle part of `size` (number or (width, height)); where the image is smaller, as much as
-    fits, enlarged."""
+    """The centre crop of `size` (number or (width, height)); in a smaller image the largest crop
+    that fits, enlarged."""
 
     def __init__(self, size, interpolation=1):
         super().__init__()
@@ -202,7 +202,7 @@ def _extent(block, x) -> tuple[int, int]:
 
 
 def _scaled_down(width: int, height: int, w: float, h: float) -> tuple[int, int]:
-    """(w, h), made smaller at the same ratio until it fits."""
+    """(w, h), reduced at the same aspect ratio until it fits."""
     if height < h:
         w, h = w * height / h, height
     if width < w:
@@ -211,10 +211,10 @@ def _scaled_down(width: int, height: int, w: float, h: float) -> tuple[int, int]
 
 
 class RandomResizedCrop(_Transform):
-    """A part of random area and ratio, resized to `size` (number or (width, height)).
+    """A crop of random area and aspect ratio, resized to `size` (number or (width, height)).
 
-    scale: range of the part of the image's area. ratio: range of width / height. Source: Szegedy et
-        al. 2015.
+    scale: range of the crop's fraction of the image's area. ratio: range of width / height. Source:
+        Szegedy et al. 2015.
     """
 
     def __init__(self, size, scale=(0.08, 1.0), ratio=(3.0 / 4.0, 4.0 / 3.0), interpolation=1):
@@ -259,7 +259,7 @@ class RandomFlipTopBottom(_HybridTransform):
 
 
 class _RandomFactor(_HybridTransform):
-    """A change of colour by a factor in [max(0, 1 - amount), 1 + amount)."""
+    """A colour transform by a random factor in [max(0, 1 - amount), 1 + amount)."""
 
     operator = ""
 
@@ -281,8 +281,8 @@ class RandomBrightness(_RandomFactor):
 
 
 class RandomContrast(_RandomFactor):
-    """Stretches the distance from the mean grey by a random factor in [max(0, 1 - contrast), 1 +
-    contrast)."""
+    """Scales the difference from the mean grey value by a random factor in [max(0, 1 - contrast), 1
+    + contrast)."""
 
     operator = "_image_random_contrast"
 
@@ -291,7 +291,7 @@ class RandomContrast(_RandomFactor):
 
 
 class RandomSaturation(_RandomFactor):
-    """Stretches the distance from grey by a random factor in [max(0, 1 - saturation), 1 +
+    """Scales the difference from grey by a random factor in [max(0, 1 - saturation), 1 +
     saturation)."""
 
     operator = "_image_random_saturation"
@@ -301,7 +301,7 @@ class RandomSaturation(_RandomFactor):
 
 
 class RandomHue(_RandomFactor):
-    """Turns the hue by a random part in [-hue, hue) of a circle."""
+    """Rotates the hue by a random fraction in [-hue, hue) of a full circle."""
 
     operator = "_image_random_hue"
 
@@ -326,8 +326,8 @@ class RandomColorJitter(_HybridTransform):
 
 
 class RandomLighting(_HybridTransform):
-    """Adds principal colours with normal weights of standard deviation alpha. Source: Krizhevsky et
-    al. 2012."""
+    """Adds the principal components of the colours, with normal weights of standard deviation
+    alpha. Source: Krizhevsky et al. 2012."""
 
     def __init__(self, alpha):
         super().__init__()
@@ -351,7 +351,7 @@ class RandomApply(Sequential):
 
 
 class Rotate(_Transform):
-    """Turns an image (C, H, W) of float32 counter-clockwise.
+    """Rotates an image (C, H, W) of float32 counter-clockwise.
 
     zoom_in: enlarge until no padding shows. zoom_out: shrink until the whole image shows.
     """

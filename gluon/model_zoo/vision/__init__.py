@@ -11,6 +11,14 @@ from .mobilenet import *
 from .resnet import *
 from .squeezenet import *
 
+_FAMILIES = (resnet, classic, densenet, squeezenet, inception, mobilenet)
+__all__ = [
+    "MODELS",
+    "UnknownModelError",
+    "get_model",
+    *(name for family in _FAMILIES for name in family.__all__),
+]
+
 
 def _zoo_name(function: str) -> str:
     """The name in the zoo of a function: mobilenet_v2_0_5 is mobilenetv2_0.5."""
@@ -27,8 +35,8 @@ def _zoo_name(function: str) -> str:
 
 MODELS = {
     _zoo_name(name): globals()[name]
-    for module in (resnet, classic, densenet, squeezenet, inception, mobilenet)
-    for name in module.__all__
+    for family in _FAMILIES
+    for name in family.__all__
     if name[0].islower() and not name.startswith("get_")
 }
 

@@ -23,7 +23,7 @@ def _conv(channels, kernel_size=1, strides=1, padding=0):
 
 
 def _chain(*blocks):
-    """Blocks one after the other."""
+    """Blocks in sequence."""
     out = nn.HybridSequential(prefix="")
     out.add(*blocks)
     return out

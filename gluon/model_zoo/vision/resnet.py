@@ -29,7 +29,7 @@ class _BlockV1(HybridBlock):
 
     Args:
         channels: of the output. stride: of the first convolution. downsample: shapes change.
-        in_channels: 0 is found out by the first call.
+        in_channels: 0: inferred at the first call.
     """
 
     def __init__(self, channels, stride, downsample=False, in_channels=0, **kwargs):
@@ -83,8 +83,7 @@ class BottleneckV1(_BlockV1):
 
 
 class _BlockV2(HybridBlock):
-    """x + convolutions(x), with normalisation and activation before each; arguments as the blocks
-    of v1."""
+    """x + convolutions(x), with normalisation and activation before each; arguments as for v1."""
 
     def __init__(self, channels, stride, downsample=False, in_channels=0, **kwargs):
         super().__init__(**kwargs)

@@ -139,9 +139,9 @@ void *driver_function(const char *name)
     return driver ? dlsym(driver, name) : nullptr;
 }
 
-int start(handle *h, const call &made, int algo, void *room, size_t bytes)
+int start(handle *h, const call &made, int algo, void *space, size_t bytes)
 {
-    if (algo != 1 || bytes < WORKSPACE || !room)
+    if (algo != 1 || bytes < WORKSPACE || !space)
         return BAD_PARAM;
     return emu_dnn_start(h, [made] { run(made); });
 }
@@ -232,27 +232,27 @@ EXPORT int cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle *, tensor *x, te
     return choices(x, w, c, y, wanted, n, found);
 }
 EXPORT int cudnnConvolutionForward(handle *h, const void *, tensor *x, const void *px, filter *w, const void *pw,
-                                   conv *c, int algo, void *room, size_t bytes, const void *, tensor *y, void *py)
+                                   conv *c, int algo, void *space, size_t bytes, const void *, tensor *y, void *py)
 {
-    return start(h, {0, *x, *y, *w, *c, plain(px), plain(pw), plain(py), nullptr, nullptr, false}, algo, room, bytes);
+    return start(h, {0, *x, *y, *w, *c, plain(px), plain(pw), plain(py), nullptr, nullptr, false}, algo, space, bytes);
 }
 EXPORT int cudnnConvolutionBiasActivationForward(handle *h, const void *, tensor *x, const void *px, filter *w,
-                                                 const void *pw, conv *c, int algo, void *room, size_t bytes,
+                                                 const void *pw, conv *c, int algo, void *space, size_t bytes,
                                                  const void *alpha2, tensor *, const void *z, tensor *,
                                                  const void *bias, activation *, tensor *y, void *py)
 {
     bool adds = x->type ? *static_cast<const double *>(alpha2) != 0 : *static_cast<const float *>(alpha2) != 0;
     call made = {0, *x, *y, *w, *c, plain(px), plain(pw), plain(py), plain(bias), adds ? plain(z) : nullptr, true};
-    return start(h, made, algo, room, bytes);
+    return start(h, made, algo, space, bytes);
 }
 EXPORT int cudnnConvolutionBackwardData(handle *h, const void *, filter *w, const void *pw, tensor *y, const void *py,
-                                        conv *c, int algo, void *room, size_t bytes, const void *, tensor *x, void *px)
+                                        conv *c, int algo, void *space, size_t bytes, const void *, tensor *x, void *px)
 {
-    return start(h, {1, *x, *y, *w, *c, plain(px), plain(pw), plain(py), nullptr, nullptr, false}, algo, room, bytes);
+    return start(h, {1, *x, *y, *w, *c, plain(px), plain(pw), plain(py), nullptr, nullptr, false}, algo, space, bytes);
 }
 EXPORT int cudnnConvolutionBackwardFilter(handle *h, const void *, tensor *x, const void *px, tensor *y, const void *py,
-                                          conv *c, int algo, void *room, size_t bytes, const void *, filter *w,
+                                          conv *c, int algo, void *space, size_t bytes, const void *, filter *w,
                                           void *pw)
 {
-    return start(h, {2, *x, *y, *w, *c, plain(px), plain(pw), plain(py), nullptr, nullptr, false}, algo, room, bytes);
+    return start(h, {2, *x, *y, *w, *c, plain(px), plain(pw), plain(py), nullptr, nullptr, false}, algo, space, bytes);
 }

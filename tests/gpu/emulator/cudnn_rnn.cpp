@@ -14,7 +14,7 @@ namespace {
 
 enum { RELU, TANH, LSTM, GRU };
 enum { DOUBLE_BIAS = 2, LINEAR_INPUT = 0, PACKED = 1, ADD = 0 };
-constexpr size_t ALIGNMENT = 16, HEAD = 256, LIBRARY_ROOM = size_t(32) << 20;
+constexpr size_t ALIGNMENT = 16, HEAD = 256, LIBRARY_WORKSPACE = size_t(32) << 20;
 
 /* What a test asks for. OTHER_LAYOUT: a cell's biases follow its matrices. LARGE_RESERVE: twice what it should be.
  * NO_RUN: a call is refused that all questions were answered for. */
@@ -73,9 +73,9 @@ size_t reserve_bytes(const rnn &r, const rnn_data &d)
     size_t bytes = HEAD + cells_of(r) * cell_bytes(r, d) + (r.layers - 1) * layer_bytes(r, d);
     return asked & LARGE_RESERVE ? 2 * bytes : bytes;
 }
-size_t room_bytes(const rnn &r, const rnn_data &d)
+size_t space_bytes(const rnn &r, const rnn_data &d)
 {
-    return LIBRARY_ROOM + size_t(d.steps) * d.batch * gates_of(r) * r.hidden * directions_of(r) * bytes_of(r.type);
+    return LIBRARY_WORKSPACE + size_t(d.steps) * d.batch * gates_of(r) * r.hidden * directions_of(r) * bytes_of(r.type);
 }
 
 struct call {
@@ -83,8 +83,8 @@ struct call {
     rnn_data d; /* of x */
     const int32_t *lengths;
     const char *x, *y, *hx, *cx, *weights, *dy, *dhy, *dcy;
-    char *y_out, *hy, *cy, *dx, *dhx, *dcx, *dweights, *room, *reserve;
-    size_t room_bytes, reserve_bytes;
+    char *y_out, *hy, *cy, *dx, *dhx, *dcx, *dweights, *space, *reserve;
+    size_t space_bytes, reserve_bytes;
 
     int steps() const { return d.steps; }
     int gates() const { return gates_of(r); }
@@ -137,9 +137,9 @@ bool ready(const call &k)
     bool ok = k.lengths;
     for (int b = 0; ok && b < k.d.batch; b++)
         ok = k.lengths[b] == k.d.steps;
-    size_t edge = k.room_bytes < 4096 ? k.room_bytes : 4096;
-    memset(k.room, 0xff, edge);
-    memset(k.room + k.room_bytes - edge, 0xff, edge);
+    size_t edge = k.space_bytes < 4096 ? k.space_bytes : 4096;
+    memset(k.space, 0xff, edge);
+    memset(k.space + k.space_bytes - edge, 0xff, edge);
     return ok;
 }
 
@@ -323,7 +323,7 @@ bool fits(const rnn *r, const rnn_data *x, const rnn_data *y, const tensor *h, c
         x->steps == y->steps && x->batch == y->batch && weight_bytes == size_t(weights_of(*r)) * bytes_of(r->type);
     for (const tensor *t : {h, r->mode == LSTM ? c : h})
         ok = ok && t && t->n == 3 && t->type == r->type && !memcmp(t->size, state, sizeof state);
-    ok = ok && k.room && k.room_bytes >= room_bytes(*r, *x);
+    ok = ok && k.space && k.space_bytes >= space_bytes(*r, *x);
     return ok && (!trains || (k.reserve && k.reserve_bytes >= reserve_bytes(*r, *x)));
 }
 
@@ -370,9 +370,9 @@ EXPORT int cudnnSetRNNDataDescriptor(rnn_data *d, int type, int layout, int step
             return NOT_SUPPORTED;
     return layout == PACKED && steps > 0 && batch > 0 && size > 0 ? OK : BAD_PARAM;
 }
-EXPORT int cudnnGetRNNTempSpaceSizes(handle *, rnn *r, int trains, rnn_data *x, size_t *room, size_t *reserve)
+EXPORT int cudnnGetRNNTempSpaceSizes(handle *, rnn *r, int trains, rnn_data *x, size_t *space, size_t *reserve)
 {
-    *room = room_bytes(*r, *x);
+    *space = space_bytes(*r, *x);
     *reserve = trains ? reserve_bytes(*r, *x) : 0;
     return OK;
 }
@@ -397,39 +397,39 @@ EXPORT int cudnnGetRNNWeightParams(handle *, rnn *r, int32_t cell, size_t, const
 }
 EXPORT int cudnnRNNForward(handle *h, rnn *r, int trains, const int32_t *lengths, rnn_data *x_desc, const void *x,
                            rnn_data *y_desc, void *y, tensor *h_desc, const void *hx, void *hy, tensor *c_desc,
-                           const void *cx, void *cy, size_t weight_bytes, const void *weights, size_t room_size,
-                           void *room, size_t reserve_size, void *reserve)
+                           const void *cx, void *cy, size_t weight_bytes, const void *weights, size_t space_size,
+                           void *space, size_t reserve_size, void *reserve)
 {
     call k = {};
     k.r = *r, k.d = *x_desc, k.lengths = reinterpret_cast<const int32_t *>(plain(lengths)), k.x = plain(x),
     k.y_out = plain(y), k.hx = plain(hx), k.cx = plain(cx);
-    k.hy = plain(hy), k.cy = plain(cy), k.weights = plain(weights), k.room = plain(room), k.room_bytes = room_size;
+    k.hy = plain(hy), k.cy = plain(cy), k.weights = plain(weights), k.space = plain(space), k.space_bytes = space_size;
     k.reserve = trains ? plain(reserve) : nullptr, k.reserve_bytes = reserve_size;
     return fits(r, x_desc, y_desc, h_desc, c_desc, weight_bytes, k, trains) ? start(h, forward, k) : BAD_PARAM;
 }
 EXPORT int cudnnRNNBackwardData_v8(handle *h, rnn *r, const int32_t *lengths, rnn_data *y_desc, const void *y,
                                    const void *dy, rnn_data *x_desc, void *dx, tensor *h_desc, const void *hx,
                                    const void *dhy, void *dhx, tensor *c_desc, const void *cx, const void *dcy,
-                                   void *dcx, size_t weight_bytes, const void *weights, size_t room_size, void *room,
+                                   void *dcx, size_t weight_bytes, const void *weights, size_t space_size, void *space,
                                    size_t reserve_size, void *reserve)
 {
     call k = {};
     k.r = *r, k.d = *x_desc, k.lengths = reinterpret_cast<const int32_t *>(plain(lengths)), k.y = plain(y),
     k.dy = plain(dy), k.dx = plain(dx), k.hx = plain(hx);
     k.dhy = plain(dhy), k.dhx = plain(dhx), k.cx = plain(cx), k.dcy = plain(dcy), k.dcx = plain(dcx);
-    k.weights = plain(weights), k.room = plain(room), k.room_bytes = room_size;
+    k.weights = plain(weights), k.space = plain(space), k.space_bytes = space_size;
     k.reserve = plain(reserve), k.reserve_bytes = reserve_size;
     return fits(r, x_desc, y_desc, h_desc, c_desc, weight_bytes, k, true) ? start(h, backward_data, k) : BAD_PARAM;
 }
 EXPORT int cudnnRNNBackwardWeights_v8(handle *h, rnn *r, int add, const int32_t *lengths, rnn_data *x_desc,
                                       const void *x, tensor *h_desc, const void *hx, rnn_data *y_desc, const void *y,
-                                      size_t weight_bytes, void *dweights, size_t room_size, void *room,
+                                      size_t weight_bytes, void *dweights, size_t space_size, void *space,
                                       size_t reserve_size, void *reserve)
 {
     call k = {};
     k.r = *r, k.d = *x_desc, k.lengths = reinterpret_cast<const int32_t *>(plain(lengths)), k.x = plain(x),
     k.y = plain(y), k.hx = plain(hx);
-    k.dweights = plain(dweights), k.room = plain(room), k.room_bytes = room_size;
+    k.dweights = plain(dweights), k.space = plain(space), k.space_bytes = space_size;
     k.reserve = plain(reserve), k.reserve_bytes = reserve_size;
     bool ok = add == ADD && fits(r, x_desc, y_desc, h_desc, h_desc, weight_bytes, k, true);
     return ok ? start(h, backward_weights, k) : BAD_PARAM;

@@ -366,19 +366,19 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *data, size_t bytes)
     std::lock_guard<std::mutex> hold(state().lock);
     if (emu_current->used + bytes > emu_current->total)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    size_t room = ((bytes + 4095) & ~static_cast<size_t>(4095)) + 4096; /* the last page is nobody's, in both */
-    void *seen = pages(room, PROT_NONE), *real = seen ? pages(room, PROT_READ | PROT_WRITE) : nullptr;
+    size_t reserved = ((bytes + 4095) & ~static_cast<size_t>(4095)) + 4096; /* the last page is nobody's, in both */
+    void *seen = pages(reserved, PROT_NONE), *real = seen ? pages(reserved, PROT_READ | PROT_WRITE) : nullptr;
     if (!real) {
         if (seen)
-            munmap(seen, room);
+            munmap(seen, reserved);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    mprotect(static_cast<char *>(real) + room - 4096, 4096, PROT_NONE);
+    mprotect(static_cast<char *>(real) + reserved - 4096, 4096, PROT_NONE);
     if (bytes <= 16 << 20)
         memset(real, 0xff, bytes); /* what nobody wrote is NaN */
     emu_current->used += bytes;
     *data = reinterpret_cast<CUdeviceptr>(seen);
-    state().allocations[*data] = {bytes, emu_current, static_cast<char *>(real), room};
+    state().allocations[*data] = {bytes, emu_current, static_cast<char *>(real), reserved};
     return emu_current->error;
 }
 
@@ -402,8 +402,8 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr data)
     emu_allocation freed = state().allocations[data];
     owner->used -= freed.bytes;
     state().allocations.erase(data);
-    munmap(reinterpret_cast<void *>(data), freed.room);
-    munmap(freed.real, freed.room);
+    munmap(reinterpret_cast<void *>(data), freed.reserved);
+    munmap(freed.real, freed.reserved);
     return owner->error;
 }
 

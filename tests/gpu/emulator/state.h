@@ -48,7 +48,7 @@ struct emu_kernel_work {
 
 /* Memory of a device has two addresses. Programs see one where nothing may be read or written; kernels and copies work
  * at `real`, where the bytes are. Page-locked memory has one address, and no device. */
-struct emu_allocation { size_t bytes; emu_device *device; char *real; size_t room; };
+struct emu_allocation { size_t bytes; emu_device *device; char *real; size_t reserved; };
 struct emu_failure { int after, code; };
 
 struct emu_state {

@@ -1,0 +1,136 @@
+/* The engine: ops, and the dependencies between them.
+ *
+ * Three nouns. A Var guards one storage chunk: a version counter, a FIFO queue of requests, an error if the chunk is
+ * poisoned. An Op is a function with the vars it reads and writes. A Lane is a queue of ready ops with a worker thread.
+ * Reads of a var run together, writes alone, in the order of pushing. When all requests of an op are granted, it goes
+ * to its lane, or runs inline on the caller if it is cheap.
+ *
+ * Failure: an op that fails poisons what it writes; an op that reads poisoned data is skipped and passes the poison on;
+ * an op that overwrites a whole array without reading it heals it. Every wait on a poisoned array reports the error.
+ *
+ * In all headers, pointers are borrowed (caller keeps), given (callee frees) or new (caller frees). Handles (uintptr_t)
+ * are pointers that Python holds as plain ints; 0 means failure, with a message in pl_error_message(). Public functions
+ * are thread-safe. The part of a header between the marks for cffi is public; the rest is for the engine's own files.
+ * Read on in: engine.c (dependencies), wait.c, lane.c, thread_pool.c, process.c, error.c, storage.c, array.c, plan.c,
+ * program.c, profiler.c; of GPUs: gpu.h, stream.c, memory.c, launch.c, replay.c.
+ */
+#ifndef PLAIT_ENGINE_H
+#define PLAIT_ENGINE_H
+#include "array.h"
+#include "lane.h"
+/* cffi reads from here on: */
+int pl_engine_set_priority(int priority);     /* of this thread's next pushes.  Returns the value before */
+/* 1: this thread runs its ops itself if their arrays are free, expensive ones too.  Returns the value before */
+int pl_engine_set_inline(int on);
+void pl_engine_set_limits(int64_t n_ops, size_t pending_bytes);   /* beyond either a push waits; 0 keeps a limit */
+/* A push that has waited so long returns PL_AGAIN and has done nothing, so that its caller can look for Ctrl-C. 0, the
+ * default: it waits on. */
+void pl_engine_set_patience(int timeout_ms);
+int64_t pl_engine_pending(void);              /* ops pushed and not finished */
+/* Queues fn(arg) after all earlier writers of `reads` and all earlier users of `writes` (array handles; one that is in
+ * both is read and written).  arg: given, freed by free_arg (may be NULL) after fn or instead of it.  lane: PL_LANE_*;
+ * device: id.  priority: higher first among ready ops.  name: borrowed for ever (a literal or pl_name), may be NULL.
+ * fn may push and wait itself: a waiting worker runs other ready ops of its lane; the arrays that the op claimed are
+ * ready inside it; a wait that can never end fails.
+ * Returns PL_OK, or an error with nothing queued and arg still the caller's. */
+int pl_push(pl_fn fn, void *arg, pl_free_fn free_arg, const uintptr_t *reads, int n_reads,
+            const uintptr_t *writes, int n_writes, int lane, int device, int priority, const char *name,
+            int32_t location);
+int pl_noop(void *arg);                       /* a pl_fn that does nothing */
+enum { PL_READ = 0, PL_WRITE = 1, PL_READWRITE = 2 };      /* how an op uses an array */
+/* cffi stops reading here */
+
+/* One op's claim on one var. */
+struct pl_request {
+    pl_op *op;
+    pl_var *var;                /* NULL: it ended before its op */
+    struct pl_request *next;
+    int32_t n_claims;           /* arrays of the op that share the var */
+    uint8_t mode;
+};
+
+/* Requests that end before their op: a program releases an array after the last instruction that uses it. The thread
+ * that runs the op reports how far it is. It ends requests itself only when another op or thread is blocked; one that
+ * blocks later ends them on its behalf. */
+typedef struct pl_early {
+    const int32_t *order, *last;    /* n arrays in the order of their last use; by array: that instruction */
+    int32_t *request_of;        /* by array */
+    int n, n_ended;             /* n_ended: of `order`; under pl_lock */
+    bool awaited;               /* others may block on it while it runs: it is in the list */
+    atomic_int n_done;          /* instructions that are done: all before, none after */
+    uint64_t *number_of;        /* on a GPU, by array: the number of its use; 0: take a new one.  NULL on the host */
+    int32_t *marks;             /* on a GPU: the n_marks instructions after which the stream records an event */
+    int n_marks;
+    struct pl_op *next;         /* in the list of running ones */
+} pl_early;
+
+struct pl_op {
+    int (*run)(pl_op *op);      /* returns a status; called without the lock */
+    void (*dispose)(pl_op *op); /* or NULL; called without the lock */
+    pl_op *next;                /* in its lane, or the free-list */
+    pl_op *outer;               /* the op that this thread was running when it began this one */
+    pl_lane *lane;              /* NULL: it ran on its caller at once */
+    pl_stream *stream;          /* of a GPU, or NULL */
+    bool on_blocks;             /* it claims memory of a GPU, or page-locked memory */
+    bool forbidden;             /* it would write read-only memory: it is not submitted */
+    pl_block *arena;            /* or NULL: freed when the uses of its op are recorded */
+    pl_early *early;            /* or NULL; in the payload */
+    pl_object *shared;          /* or NULL: plan or program that must outlive the op; one reference */
+    const char *name, *label;
+    bool *finished;             /* or NULL: set at the end, for a caller that sleeps on it */
+    int64_t seq, push_ns;
+    size_t block_bytes, pending_bytes;      /* of this struct; of its new outputs */
+    int32_t n_missing;          /* requests not granted yet */
+    int32_t n_requests, priority, location, depth;
+    void *payload;              /* behind the requests, in the same block */
+    pl_request requests[];
+};
+
+extern _Thread_local pl_op *pl_running;       /* the innermost op that this thread runs */
+extern struct pl_engine_state {
+    int64_t n_pending;                        /* ops submitted and not finished */
+    /* those of them that did not run at once on their caller; producers read it without the lock */
+    atomic_int_fast64_t n_queued;
+    int64_t n_ready;                          /* those of them that are ready in a lane */
+    int64_t n_active, n_asleep;               /* threads inside an op: that run; that sleep in a wait */
+    atomic_size_t pending_bytes;              /* new outputs of queued ops; also read without the lock */
+    int32_t n_idle_waiters, n_producers;      /* threads asleep until nothing is queued; until the queue has capacity */
+    int32_t synchronous;                      /* > 0: every op runs on its caller */
+    pl_op *early;                             /* running ops some of whose requests may end before they do */
+    atomic_int n_blocked;                     /* requests that are not granted, and threads that wait for an array */
+    bool lost;                                /* forked while ops were running: they will never finish here */
+} pl_engine;
+
+/* An op's life: pl_op_begin, pl_op_claim for each array, pl_op_submit or pl_op_abandon.
+ * begin waits while the queue is full. It holds the lock on PL_OK only; PL_AGAIN: the queue stayed full for as long as
+ * a push waits. */
+int pl_op_begin(pl_op **made, int max_requests, size_t payload_bytes);
+/* On PL_OK the op is given and the lock released; otherwise both are still the caller's. */
+int pl_op_submit(pl_op *op, int lane, int device, bool may_inline);
+void pl_op_abandon(pl_op *op);                /* instead of submit; releases the lock */
+void pl_op_execute(pl_op *op);                /* with the lock: runs it (unlocked) and completes it */
+void pl_early_report(pl_op *op, int n_done);  /* by the thread that runs it, without the lock */
+void pl_early_end(pl_op *op);                 /* with the lock: ends its requests that are done */
+void pl_early_end_all(void);                  /* with the lock: those of all running ops */
+
+/* A var claimed twice is merged. */
+static inline void pl_op_claim(pl_op *op, pl_var *var, uint8_t mode)
+{
+    op->forbidden |= var->read_only && mode != PL_READ;
+    if (var->claim_seq == op->seq) {
+        pl_request *r = &op->requests[var->claim_index];
+        r->n_claims++;
+        if (r->mode != mode)
+            r->mode = PL_READWRITE;
+        return;
+    }
+    var->claim_seq = op->seq;
+    var->claim_index = op->n_requests;
+    pl_request *r = &op->requests[op->n_requests++];
+    op->on_blocks |= var->block != NULL;
+    r->op = op;
+    r->var = var;
+    r->n_claims = 1;
+    r->mode = mode;
+}
+#endif

@@ -1,0 +1,199 @@
+/* Direct convolutions on blocks of channels. Outputs are computed in groups of pixels whose inputs stay in the cache
+ * for all blocks of filters. For 1x1 windows the image is read in place. Otherwise the rows that a group needs are
+ * first copied with their padding, columns sorted by their phase of the stride, so that adjacent outputs read adjacent
+ * inputs for any stride. The epilogue is applied to a tile, or to a finished block. */
+#include "conv_blocked.h"
+#include "engine/core/scratch.h"
+#include "parts.h"
+#include "pointwise.h"
+#include "simd.h"
+
+/* DEPTH: multiply-adds between two visits of an output */
+enum { ROWS = 6, MOST_BLOCKS = 3, PIXELS = 96, ROOM = 384 << 10, DEPTH = 256 };
+
+#define UNROLL _Pragma("GCC unroll 8")
+#define INLINE static inline __attribute__((always_inline))
+#define LOAD(p) (*(const VEC *)(p))
+#define STORE(p, v) (*(VEC *)(p) = (v))
+typedef float vec8 __attribute__((vector_size(32), aligned(4)));
+typedef float vec16 __attribute__((vector_size(64), aligned(4)));
+typedef int32_t mask8 __attribute__((vector_size(32)));
+typedef int32_t mask16 __attribute__((vector_size(64)));
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t over(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* How one call is divided: items are (image, part of its rows or pixels, slice of its blocks of filters). Copied inputs
+ * of a part are (channels / x_lanes, rows, phases of columns, width, x_lanes). */
+typedef struct {
+    const plk_conv_blocked *p;
+    void *const *bufs;
+    int64_t parts, per_part, slices, per_slice, n_taps;
+    /* offsets of the inputs of a tile for each element of the window and block of channels */
+    int32_t *taps;
+    int in_place;
+    int64_t rows, row_gap, row_step, phases, width, place_bytes;   /* row_gap: between rows of x adjacent in the copy */
+    char *places;                        /* copied inputs of each thread, after the number of their part */
+} work;
+
+#define LANES 8
+#define VEC vec8
+#define MASK mask8
+#define NAME(name) name##_8
+#ifdef __FMA__
+#define FMA 1
+#else
+#define FMA 0
+#endif
+#include "conv_blocked_lanes.h"
+#undef LANES
+#undef VEC
+#undef MASK
+#undef NAME
+#undef FMA
+#define LANES 16
+#define VEC vec16
+#define MASK mask16
+#define NAME(name) name##_16
+#ifdef __AVX512F__
+#define FMA 1
+#else
+#define FMA 0
+#endif
+#include "conv_blocked_lanes.h"
+
+/* The inputs of a part, copied to `to`. */
+static void gather(const work *w, int64_t image, int64_t part, float *to)
+{
+    const plk_conv_blocked *p = w->p;
+    int64_t lanes = p->x_lanes, top = part * w->per_part * p->stride[0] - p->pad[0], row = p->size[1] * lanes;
+    const float *x = (const float *)w->bufs[0] + image * p->channels * p->size[0] * p->size[1];
+    for (int64_t c = 0; c < p->channels / lanes; c++, x += p->size[0] * row)
+        for (int64_t i = 0; i < w->rows; i++) {
+            int64_t h = top + i * w->row_gap, inside = h >= 0 && h < p->size[0];
+            for (int64_t phase = 0; phase < w->phases; phase++, to += w->width * lanes) {
+                int64_t left = phase - p->pad[1], first = left < 0 ? least(w->width, over(-left, p->stride[1])) : 0;
+                int64_t n = p->size[1] > left ? least(w->width, over(p->size[1] - left, p->stride[1])) : 0, j = first;
+                if (!inside || n <= first) {
+                    memset(to, 0, (size_t)(w->width * lanes) * sizeof *to);
+                    continue;
+                }
+                memset(to, 0, (size_t)(first * lanes) * sizeof *to);
+                memset(to + n * lanes, 0, (size_t)((w->width - n) * lanes) * sizeof *to);
+                const float *from = x + h * row + left * lanes;
+                if (p->stride[1] == 1)
+                    memcpy(to + first * lanes, from + first * lanes, (size_t)((n - first) * lanes) * sizeof *to);
+                else if (lanes == 8)
+                    for (; j < n; j++)
+                        *(vec8 *)(to + j * 8) = *(const vec8 *)(from + j * p->stride[1] * 8);
+                else if (lanes == 16)
+                    for (; j < n; j++)
+                        *(vec16 *)(to + j * 16) = *(const vec16 *)(from + j * p->stride[1] * 16);
+                else if (p->stride[1] == 2)
+                    for (; j < n; j++)
+                        to[j] = from[j * 2];
+                else
+                    for (; j < n; j++)
+                        to[j] = from[j * p->stride[1]];
+            }
+        }
+}
+
+static void piece(void *arg, int64_t i)
+{
+    const work *w = arg;
+    const plk_conv_blocked *p = w->p;
+    int64_t part = i / w->slices, begin = i % w->slices * w->per_slice,
+            end = least(begin + w->per_slice, p->filters / p->lanes);
+    const float *x;
+    if (w->in_place)
+        x = (const float *)w->bufs[0] + (part / w->parts * p->channels * p->size[0] * p->size[1] +
+                                         part % w->parts * w->per_part * p->x_lanes);
+    else {
+        int64_t *holds = (int64_t *)(void *)(w->places + (size_t)pl_thread_pool_index() * (size_t)w->place_bytes);
+        float *copy = (float *)(void *)((char *)holds + 64);
+        if (*holds != part)
+            gather(w, part / w->parts, part % w->parts, copy);
+        *holds = part;
+        x = copy;
+    }
+    if (p->lanes == 8)
+        item_8(w, x, part / w->parts, part % w->parts, begin, end);
+    else
+        item_16(w, x, part / w->parts, part % w->parts, begin, end);
+}
+
+/* Rows of outputs whose inputs are copied together: they must fit the cache, but few would copy many rows twice. */
+static int64_t rows_of(work *w, int n_threads)
+{
+    const plk_conv_blocked *p = w->p;
+    /* rows and columns that no window uses are skipped if it is one element high or wide */
+    w->row_gap = p->kernel[0] == 1 ? p->stride[0] : 1;
+    w->row_step = p->kernel[0] == 1 ? 1 : p->stride[0];
+    w->phases = p->kernel[1] == 1 ? 1 : p->stride[1];
+    w->width = p->out[1] + (p->kernel[1] - 1) * p->dilate[1] / p->stride[1];
+    int64_t row = (int64_t)sizeof(float) * p->channels * w->phases * w->width,
+            both = (p->kernel[0] - 1) * p->dilate[0] + 1;
+    int64_t fit = (ROOM / row - both) / w->row_step + 1, share = over(p->n * p->out[0], 4 * n_threads);
+    int64_t rows = least(over(p->kernel[0] == 1 ? PIXELS : 4 * PIXELS, p->out[1]), least(fit, share));
+    rows = rows > over(PIXELS / 2, p->out[1]) ? rows : over(PIXELS / 2, p->out[1]);
+    return over(p->out[0], over(p->out[0], least(rows, p->out[0])));
+}
+
+static void plan(work *w, int n_threads)
+{
+    const plk_conv_blocked *p = w->p;
+    int64_t pixels = p->out[0] * p->out[1], blocks = p->filters / p->lanes;
+    if (w->in_place) {
+        w->parts = pixels < PLK_SMALL_IMAGE ? 1 : over(pixels, PIXELS);
+        w->per_part = over(pixels, w->parts);
+    } else
+        w->per_part = rows_of(w, n_threads);
+    w->parts = over(w->in_place ? pixels : p->out[0], w->per_part);
+    /* slices of filters: enough items for all threads */
+    w->slices = p->n * w->parts >= 4 * n_threads ? 1 : 4 * n_threads;
+    w->per_slice = over(over(blocks, w->slices), 2) * 2;
+    w->slices = over(blocks, w->per_slice);
+    w->n_taps = p->channels / p->x_lanes * p->kernel[0] * p->kernel[1];
+    if (w->in_place)
+        return;
+    w->rows = (w->per_part - 1) * w->row_step + (p->kernel[0] - 1) * p->dilate[0] + 1;
+    w->place_bytes = (64 + (int64_t)sizeof(float) * p->channels * w->rows * w->phases * w->width + 63) / 64 * 64;
+}
+
+static void fill_taps(const work *w)
+{
+    const plk_conv_blocked *p = w->p;
+    int32_t *tap = w->taps;
+    for (int64_t c = 0; c < p->channels / p->x_lanes; c++)
+        for (int64_t i = 0; i < p->kernel[0]; i++)
+            for (int64_t j = 0; j < p->kernel[1]; j++) {
+                int64_t column = j * p->dilate[1], row = c * w->rows + i * p->dilate[0];
+                int64_t at = w->in_place ? c * p->size[0] * p->size[1]
+                                         : (row * w->phases + column % w->phases) * w->width + column / p->stride[1];
+                *tap++ = (int32_t)(at * p->x_lanes);
+            }
+}
+
+/* bufs: x, w, bias, addend if any, y (which may be the addend) */
+PLK_KERNEL(plk_conv_blocked_run)
+{
+    const plk_conv_blocked *p = params;
+    int64_t outputs = p->n * p->out[0] * p->out[1];
+    int n_threads = pl_threads(outputs * p->channels * p->kernel[0] * p->kernel[1] * p->filters / 8);
+    work w = {.p = p, .bufs = bufs};
+    w.in_place = p->kernel[0] * p->kernel[1] * p->stride[0] * p->stride[1] == 1 && !p->pad[0] && !p->pad[1];
+    (void)scalars;
+    plan(&w, n_threads);
+    int64_t taps = (w.n_taps * (int64_t)sizeof(int32_t) + 63) / 64 * 64;
+    char *memory = pl_scratch((size_t)(taps + (w.in_place ? 0 : n_threads * w.place_bytes)));
+    if (!memory)
+        return pl_fail(PL_ENOMEM, "out of memory for a convolution");
+    w.taps = (int32_t *)(void *)memory;
+    w.places = memory + taps;
+    fill_taps(&w);
+    for (int i = 0; i < n_threads && !w.in_place; i++)
+        *(int64_t *)(void *)(w.places + i * w.place_bytes) = -1;
+    pl_thread_pool_run(n_threads, p->n * w.parts * w.slices, piece, &w);
+    return PL_OK;
+}

@@ -1,0 +1,181 @@
+"""Index keys: parsing a key into one item per axis and per new axis; and the part of an array's
+memory that a basic key selects."""
+
+from __future__ import annotations
+
+from operator import index as as_int
+from typing import NamedTuple
+
+import numpy as np
+
+from ..engine.error import InvalidValue, MXNetError, compose
+from ..kernels.shapes import strides
+from .ndarray import NDArray
+
+NEW_AXIS = None
+
+
+class Span(NamedTuple):
+    """A range of one axis: `count` elements from `start` on. An int key is a Span of one element
+    whose axis is dropped."""
+
+    start: int
+    count: int  # type: ignore[assignment]  # tuples have a method of that name
+    step: int
+    dropped: bool = False
+
+
+class OutOfBounds(MXNetError, IndexError):
+    """A key outside the array, or with too many indices."""
+
+
+class ShapeMismatch(MXNetError, ValueError):
+    """Index arrays that do not broadcast, or a value that does not fit the indexed part."""
+
+
+# ---- taking a key apart --------------------------------------------------------------------------
+
+
+def parse(key, shape: tuple[int, ...]) -> list:
+    """A key as items in order: Span, NEW_AXIS, or an array of indices (NumPy int64, or NDArray).
+
+    Raises IndexError for indices outside the shape, ValueError for keys of another kind.
+    """
+    keys = list(key) if type(key) is tuple else [key]
+    n_used = sum(k is not None and k is not Ellipsis for k in keys)
+    if n_used > len(shape):
+        raise OutOfBounds(f"too many indices ({n_used}) for array with {len(shape)} dimensions")
+    dots = [i for i, k in enumerate(keys) if k is Ellipsis]
+    if len(dots) > 1:
+        raise OutOfBounds("an index can only have a single Ellipsis ('...')")
+    at = dots[0] if dots else len(keys)
+    keys[at : at + 1] = [slice(None)] * (len(shape) - n_used)
+    items: list = []
+    axis = 0
+    for k in keys:
+        if k is None:
+            items.append(NEW_AXIS)
+        else:
+            items.append(_item(k, axis, shape[axis]))
+            axis += 1
+    return items
+
+
+def _item(k, axis: int, n: int):
+    if type(k) is slice:
+        start, stop, step = k.indices(n)
+        count = len(range(start, stop, step))
+        return Span(start, count, step) if count else Span(0, 0, 1)
+    if isinstance(k, NDArray):
+        if k._spec.dtype == "bool":
+            raise InvalidValue(
+                compose(
+                    "indexing: mx.nd supports only integer indices, not a boolean NDArray",
+                    fix="nd.contrib.boolean_mask(x, mask), or nd.where",
+                )
+            )
+        return k
+    if isinstance(k, (list, tuple, range, np.ndarray)):
+        return _checked(_index_array(k), axis, n)
+    try:
+        i = as_int(k)
+    except TypeError:
+        raise InvalidValue(
+            f"indexing: NDArray does not support a key of type {type(k).__name__}: {k!r}"
+        ) from None
+    if not -n <= i < n:
+        raise OutOfBounds(f"index {i} is out of bounds for axis {axis} with size {n}")
+    return Span(i % n, 1, 1, True)
+
+
+def _index_array(k) -> np.ndarray:
+    if not isinstance(k, np.ndarray):
+        k = np.asarray([v.asnumpy() if isinstance(v, NDArray) else v for v in k])
+    if k.size == 0:
+        return k.astype(np.int64)
+    if k.dtype.kind not in "biuf":
+        raise InvalidValue(f"indexing: an array of indices must hold numbers, got dtype {k.dtype}")
+    return k.astype(np.int64)
+
+
+def _checked(k: np.ndarray, axis: int, n: int):
+    if k.size and not (-n <= k.min() and k.max() < n):
+        bad = k[(k < -n) | (k >= n)].flat[0]
+        raise OutOfBounds(f"index {bad} is out of bounds for axis {axis} with size {n}")
+    k = np.where(k < 0, k + n, k)
+    return Span(int(k), 1, 1, True) if k.ndim == 0 else k
+
+
+def is_basic(items) -> bool:
+    return all(i is NEW_AXIS or type(i) is Span for i in items)
+
+
+# ---- basic keys ----------------------------------------------------------------------------------
+
+
+class Part(NamedTuple):
+    """The elements that a basic key selects: offsets at + sum(i * step) in the array's memory, with
+    shape `sizes`."""
+
+    sizes: tuple[int, ...]
+    steps: tuple[int, ...]
+    at: int
+
+    def is_contiguous(self) -> bool:
+        """Are its elements contiguous in memory, in row-major order?"""
+        whole = 1
+        for n, step in zip(reversed(self.sizes), reversed(self.steps)):
+            if n != 1 and step != whole:
+                return 0 in self.sizes
+            whole *= n
+        return True
+
+
+def part_of(key, shape: tuple[int, ...]) -> Part | None:
+    """The Part of a key of ints, slices, None and ..., None for other keys and for invalid ones."""
+    keys = key if key.__class__ is tuple else (key,)
+    n_left = len(shape)
+    for k in keys:
+        if k.__class__ is slice or k.__class__ is int:
+            n_left -= 1
+        elif k is not None and k is not Ellipsis:
+            return None
+    if n_left < 0 or keys.count(Ellipsis) > 1:
+        return None
+    along = strides(shape)
+    sizes: list[int] = []
+    steps: list[int] = []
+    at = axis = 0
+    for k in keys:
+        if k.__class__ is slice:
+            start, stop, step = k.indices(shape[axis])
+            sizes.append(len(range(start, stop, step)))
+            steps.append(step * along[axis])
+            at += start * along[axis]
+            axis += 1
+        elif k is None:
+            sizes.append(1)
+            steps.append(0)
+        elif k is Ellipsis:
+            sizes += shape[axis : axis + n_left]
+            steps += along[axis : axis + n_left]
+            axis += n_left
+        else:
+            n = shape[axis]
+            if not -n <= k < n:
+                return None
+            at += k % n * along[axis]
+            axis += 1
+    sizes += shape[axis:]
+    steps += along[axis:]
+    if not sizes and shape:  # an element
+        return Part((1,), (0,), at)
+    return Part(tuple(sizes), tuple(steps), 0 if 0 in sizes else at)
+
+
+def as_python(item):
+    """An item of a basic key as a Python key."""
+    if item is NEW_AXIS or item.dropped:
+        return item and item.start
+    stop = item.start + item.count * item.step
+    return slice(item.start, stop if stop >= 0 else None, item.step)

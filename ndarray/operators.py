@@ -1,0 +1,121 @@
+"""Python's operators on arrays: x + y, 2 - x, x += y. They take the shortest way through a plan;
+calls without one go by `invoke`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..engine._array import invoke1
+from ..engine.error import InvalidType, MXNetError
+from ..kernels import precision
+from ..kernels.record import lookup
+from .invoke import invoke
+from .launch import Plans, run
+from .ndarray import NDArray, state
+from .tape import record, refuse_recorded
+
+NUMBERS = (float, int)
+
+
+def binary_method(both: str, right: str) -> Callable:
+    """The method for `array <op> array` and `array <op> number`."""
+    op, scalar_op = lookup(both), lookup(right)
+    pairs, singles = Plans(sure=True), Plans(sure=True)
+
+    def method(self, other):
+        if isinstance(other, NDArray):
+            key = self._spec, other._spec
+            plan = pairs[key]
+            if plan is None or precision.used:
+                return invoke(op, (self, other), {}, None, None, pairs, key)
+            out = invoke1(plan.handle, plan.out_spec, self, other)
+            if state.recording:
+                record(plan, (self, other), (), (out,))
+            return out
+        plan = singles[self._spec]
+        try:
+            if plan is None or precision.used:
+                attrs = {"scalar": as_number(other)}
+                return invoke(scalar_op, (self,), attrs, None, None, singles, self._spec)
+            out = invoke1(plan.handle, plan.out_spec, self, other)
+        except TypeError as error:
+            if isinstance(error, MXNetError):
+                raise
+            return not_a_number(self, other, op)
+        if state.recording:
+            record(plan, (self,), (other,), (out,))
+        return out
+
+    return method
+
+
+def scalar_method(left: str) -> Callable:
+    """The reflected method: number <op> array."""
+    op = lookup(left)
+    plans = Plans(sure=True)
+
+    def method(self, other):
+        plan = plans[self._spec]
+        if plan is not None and other.__class__ in NUMBERS and not precision.used:
+            out = invoke1(plan.handle, plan.out_spec, self, other)
+            if state.recording:
+                record(plan, (self,), (other,), (out,))
+            return out
+        try:
+            attrs = {"scalar": as_number(other)}
+        except TypeError as error:
+            if isinstance(error, MXNetError):
+                raise
+            return not_a_number(self, other, op)
+        return invoke(op, (self,), attrs, None, None, plans, self._spec)
+
+    return method
+
+
+def in_place_method(both: str, right: str) -> Callable:
+    """The method for `array <op>= array` and `array <op>= number`."""
+    op, scalar_op = lookup(both), lookup(right)
+    pairs, singles = Plans(), Plans()
+
+    def method(self, other):
+        if isinstance(other, NDArray):
+            refuse_recorded(self, other)
+            key = self._spec, other._spec
+            plan = pairs[key]
+            if plan is None or precision.used:
+                return invoke(op, (self, other), {}, self, None, pairs, key)
+            return run(plan, (self, other), (), self)
+        try:
+            value = as_number(other)
+        except TypeError:
+            return not_a_number(self, other, op)
+        refuse_recorded(self)
+        plan = singles[self._spec]
+        if plan is None or precision.used:
+            return invoke(scalar_op, (self,), {"scalar": value}, self, None, singles, self._spec)
+        return run(plan, (self,), (value,), self)
+
+    return method
+
+
+def as_number(value) -> float:
+    """A scalar operand. Raises TypeError, also for NumPy arrays of one element and numbers in
+    strings."""
+    if isinstance(value, (str, bytes, np.ndarray)):
+        raise TypeError("not a number")
+    return float(value)
+
+
+def not_a_number(self, other, op) -> Any:
+    """NotImplemented, or TypeError where Python's own answer would mislead: NumPy arrays, and x ==
+    [1, 2]."""
+    compares = "equal" in op.name and other is not None
+    if compares or hasattr(other, "__array__") or isinstance(other, (list, tuple)):
+        raise InvalidType(
+            f"{op.name}: cannot mix NDArray and {type(other).__name__}\n  fix: convert it with"
+            " nd.array(x)"
+        )
+    return NotImplemented

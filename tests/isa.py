@@ -1,0 +1,29 @@
+"""Kernels as on a lesser machine: `pytest --isa avx2`, and what processes of the fuzzer draw."""
+
+from __future__ import annotations
+
+import importlib
+
+# name: (the level in the core, oneDNN's word for it)
+ISAS = {
+    "baseline": ("PLK_BASELINE", "SSE41"),
+    "avx2": ("PLK_AVX2", "AVX2"),
+    "avx512": ("PLK_AVX512", "DEFAULT"),
+}
+
+
+def environment(isa: str) -> dict[str, str]:
+    """What oneDNN reads when it is first used."""
+    return {"ONEDNN_MAX_CPU_ISA": ISAS[isa][1]}
+
+
+def limit(isa: str) -> None:
+    """This process uses no better kernels than those of `isa`."""
+    lib = importlib.import_module("plait.engine").lib
+    lib.plk_isa_limit(getattr(lib, ISAS[isa][0]))
+
+
+def available() -> list[str]:
+    """Those that this machine runs."""
+    lib = importlib.import_module("plait.engine").lib
+    return [isa for isa, (level, _) in ISAS.items() if getattr(lib, level) <= lib.plk_isa_best()]

@@ -1,0 +1,142 @@
+"""Metrics of predicted numbers: errors and correlation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy
+
+from ...engine.error import InvalidValue
+from ...ndarray import functions
+from ...ndarray.ndarray import NDArray
+from ...ndarray.saved_state import Stateful
+from .base import EvalMetric, alias, check_label_shapes, pairs, register
+
+
+class _Regression(EvalMetric):
+    """The mean over batches of a mean over elements."""
+
+    def __init__(self, name, output_names=None, label_names=None):
+        super().__init__(name, output_names, label_names, has_global_stats=True)
+
+    def update(self, labels, preds):
+        for label, pred in pairs(labels, preds):
+            label, pred = _column(label), _column(pred)
+            label = (
+                label if label._spec.dtype == pred._spec.dtype else label.astype(pred._spec.dtype)
+            )
+            self.add(self.error(label - pred), 1)
+
+
+def _column(x: NDArray) -> NDArray:
+    return x.reshape((-1, 1)) if x.ndim == 1 else x
+
+
+@register
+class MAE(_Regression):
+    """Mean absolute error."""
+
+    def __init__(self, name="mae", output_names=None, label_names=None):
+        super().__init__(name, output_names, label_names)
+
+    def error(self, difference):
+        return functions.mean(functions.abs(difference))
+
+
+@register
+class MSE(_Regression):
+    """Mean squared error."""
+
+    def __init__(self, name="mse", output_names=None, label_names=None):
+        super().__init__(name, output_names, label_names)
+
+    def error(self, difference):
+        return functions.mean(functions.square(difference))
+
+
+@register
+class RMSE(_Regression):
+    """Root mean squared error: of each batch, then the mean."""
+
+    def __init__(self, name="rmse", output_names=None, label_names=None):
+        super().__init__(name, output_names, label_names)
+
+    def error(self, difference):
+        return functions.sqrt(functions.mean(functions.square(difference)))
+
+
+@register
+@alias("pearsonr")
+class PearsonCorrelation(EvalMetric):
+    """Pearson's correlation of labels and predictions. average: "macro", the batches' mean, or
+    "micro", of all."""
+
+    def __init__(self, name="pearsonr", output_names=None, label_names=None, average="macro"):
+        if average not in ("macro", "micro"):
+            raise InvalidValue(
+                f"PearsonCorrelation: average must be 'macro' or 'micro', got {average!r}"
+            )
+        self.average = average
+        super().__init__(name, output_names, label_names, has_global_stats=True)
+
+    def reset(self):
+        super().reset()
+        self.reset_micro()
+
+    def reset_local(self):
+        super().reset_local()
+        self._moments["_local"] = _Moments()
+
+    def reset_micro(self) -> None:
+        """Clears the micro average."""
+        self._moments = {"_local": _Moments(), "_global": _Moments()}
+
+    def update_variance(self, new_values, *aggregate):
+        """(count, mean, sum of squared deviations) of values seen before, with new_values (N,)
+        among them. Source: Welford 1962."""
+        count, mean, squares = aggregate
+        count += len(new_values)
+        delta = new_values - mean
+        mean = mean + delta.sum() / count
+        return count, mean, squares + float((delta * (new_values - mean)).sum())
+
+    def update_cov(self, label, pred) -> None:
+        """Adds the products of deviations (from the means so far) of more pairs."""
+        for moments in self._moments.values():
+            x, y = (values - mean for values, mean in zip((label, pred), moments.mean))
+            moments.second += numpy.sum(x * y) * numpy.array([[0, 1], [1, 0]])
+
+    def update(self, labels, preds):
+        for label, pred in pairs(labels, preds):
+            check_label_shapes(label, pred, shape=True)
+            x, y = (
+                label.asnumpy().ravel().astype(numpy.float64),
+                pred.asnumpy().ravel().astype(numpy.float64),
+            )
+            if self.average == "macro":
+                self.add(float(numpy.corrcoef(y, x)[0, 1]), 1)
+                continue
+            for which, moments in self._moments.items():
+                moments.add(x, y)
+                n = getattr(self, which)[1] + 1
+                getattr(self, which)[:] = moments.correlation() * n, n
+
+
+class _Moments(Stateful):
+    """Count, means and central second moments of pairs, batch by batch. Source: Chan et al.
+    1979."""
+
+    def __init__(self):
+        self.n, self.mean, self.second = 0, numpy.zeros(2), numpy.zeros((2, 2))
+
+    def add(self, x, y) -> None:
+        both = numpy.stack([x, y])
+        n, mean = both.shape[1], both.mean(axis=1)
+        centred, step, total = both - mean[:, None], mean - self.mean, self.n + n
+        self.second += centred @ centred.T + numpy.outer(step, step) * self.n * n / total
+        self.mean = self.mean + step * n / total
+        self.n = total
+
+    def correlation(self) -> float:
+        both = math.sqrt(self.second[0, 0] * self.second[1, 1])
+        return float(self.second[0, 1] / both) if both else math.nan
