@@ -13,7 +13,7 @@ from ..kernels import precision
 from ..kernels.plan import make_plan, scalars_of
 from ..kernels.record import Operator, lookup
 from ..kernels.spec import STYPES
-from ..kernels.traits import Part
+from ..kernels.traits import Eager, Part
 from .launch import Plans, run
 from .ndarray import NDArray, check_nd, state
 from .parts import read_part

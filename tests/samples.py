@@ -1,6 +1,7 @@
 """Inputs of an operator record's samples as arrays: what `record.sample` describes, drawn."""
 
 import numpy as np
+from plait.kernels.traits import LossLayer
 
 # their gradient is another function, by design
 NO_DERIVATIVE = {
