@@ -235,7 +235,6 @@ Fill = Callable[..., "Sequence[Type | None]"]
 Ref = Callable[..., Any]  # array or tuple
 Grad = Callable[..., "Sequence[Any]"]
 Body = Callable[..., "Sequence[Any] | None"]
-Part = Callable[..., tuple[tuple[int, ...], tuple[int, ...], int]]
 Names = Callable[..., tuple[str, ...]]
 
 

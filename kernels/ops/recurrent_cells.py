@@ -7,7 +7,7 @@ from math import prod
 from typing import NamedTuple
 
 GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
-SPARE = 512  # elements at the reserve's end: room for the head and the gaps of a library's own
+SPARE = 512  # elements at the reserve's end: space for the head and the gaps of a library's own
 
 
 class Layout(NamedTuple):
