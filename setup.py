@@ -62,15 +62,16 @@ class IncrementalBuild(build_ext):
         self.build_temp = str(ROOT / "build" / f"objects-{sys.implementation.cache_tag}")
 
     def build_extensions(self):
-        compile_in_turn, spawn = self.compiler.compile, self.compiler.spawn
+        compiler = self.compiler
+        compile_in_turn, compile_one = compiler.compile, compiler._compile
 
-        def compile_changed(command, **kwargs):
-            if "-c" not in command:
-                return spawn(command, **kwargs)
-            made = Path(command[command.index("-o") + 1])
+        def compile_changed(made, source, ext, cc_args, extra_postargs, pp_opts):
+            made, depends = Path(made), Path(made).with_suffix(".d")
+            command = [*compiler.compiler_so, *cc_args, source, *extra_postargs]
             if not is_current(made, command):
                 start = time.time_ns()
-                spawn([*command, "-MMD", "-MF", str(made.with_suffix(".d"))], **kwargs)
+                listed = [*extra_postargs, "-MMD", "-MF", str(depends)]
+                compile_one(str(made), source, ext, cc_args, listed, pp_opts)
                 os.utime(made, ns=(start, start))  # a source that changed meanwhile is newer
                 made.with_suffix(".command").write_text(written(command))
 
@@ -79,7 +80,7 @@ class IncrementalBuild(build_ext):
                 made = pool.map(lambda source: compile_in_turn([source], *args, **kwargs), sources)
                 return [o for objects in made for o in objects]
 
-        self.compiler.compile, self.compiler.spawn = compile_at_once, compile_changed
+        compiler.compile, compiler._compile = compile_at_once, compile_changed
         super().build_extensions()
 
 
