@@ -383,7 +383,7 @@ def test_a_thread_reads_its_own_error():
     def work(k):
         status = lib.pl_fail(lib.PL_FAILED, b"failure of thread %d" % k)
         failed.wait(60)
-        found[k] = status, lib.pl_error_status(), ffi.string(lib.pl_error_last())
+        found[k] = status, lib.pl_error_status(), ffi.string(lib.pl_error_message())
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
     for t in threads:
