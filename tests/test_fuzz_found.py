@@ -206,7 +206,7 @@ def test_a_csr_result_has_two_axes(name, shapes):
 
 def test_what_has_no_outputs_is_no_symbol():
     """It was an empty symbol, which does nothing."""
-    with pytest.raises(mx.MXNetError, match=r"it has no outputs[^$]*call nd.reset_arrays"):
+    with pytest.raises(mx.MXNetError, match=r"without outputs[^$]*call nd.reset_arrays"):
         mx.sym.reset_arrays(mx.sym.var("x"), num_arrays=1)
     x = nd.ones((3,))
     nd.reset_arrays(x, num_arrays=1)

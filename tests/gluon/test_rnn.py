@@ -110,7 +110,7 @@ def test_projection():
         5,
         2,
     ]
-    with pytest.raises(mx.MXNetError, match="no cell with a projection"):
+    with pytest.raises(mx.MXNetError, match="no cell with projection"):
         layer.unfuse()
 
 

@@ -108,7 +108,7 @@ def test_programs_are_not_fused_and_train_alike(monkeypatch):
 
     def seen(outputs, given, device, *rest):
         result = assemble(outputs, given, device, *rest)
-        made[device] += [plan.op.name for plan in result.plans]
+        made[device] += [op.name for op in result.ops]
         return result
 
     monkeypatch.setattr(program, "_assemble", seen)

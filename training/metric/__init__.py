@@ -4,7 +4,6 @@ from .base import (  # noqa: F401
     CompositeEvalMetric,
     CustomMetric,
     EvalMetric,
-    UnknownMetric,
     alias,
     check_label_shapes,
     create,
