@@ -22,7 +22,7 @@ def on_cpu(op, ins, outs, attrs):
 
 @entry("cuda", "_np_cumsum")
 def on_gpu(op, ins, outs, attrs):
-    from ..cuda.launch import Buffer, Int64, Launch, launches  # late: few processes have one
+    from ..cuda.launch import Buffer, Int64, Launch, launches  # here: few processes have one
     from ..cuda.layout import THREADS, TYPES, blocks_for
 
     x, y = ins[0], outs[0]
