@@ -4,9 +4,11 @@ finding with the smallest script that shows it, then the counts; exit status 1 i
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import tempfile
@@ -81,6 +83,8 @@ class Target:
             tail = errors.read_text(errors="replace")[-2000:]
             raise SystemExit(f"fuzz: the worker of {self.name} ended between cases:\n{tail}")
         hung = line is None
+        if hung:
+            abort(worker)
         kill(worker)
         kind = "hang" if hung else "crash"
         how = f"more than {patience} s" if hung else f"exit status {worker.returncode}"
@@ -127,6 +131,13 @@ def reader(pipe):
         return first
 
     return line
+
+
+def abort(worker: subprocess.Popen) -> None:
+    """Makes a worker write where its threads are."""
+    worker.send_signal(signal.SIGABRT)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        worker.wait(5)
 
 
 def kill(worker: subprocess.Popen) -> None:
