@@ -26,6 +26,7 @@ import numpy as np
 
 from ...engine import lib
 from ...engine.error import MXNetError
+from ...engine.interrupt import deferred
 from .batchify import default_batchify_fn, default_mp_batchify_fn, in_columns
 from .shared import Receiver, Sender, Stacked
 
@@ -132,7 +133,7 @@ class _Worker:
             ),
         )
         # Python warns of fork with threads; the engine stops its own around it
-        with warnings.catch_warnings():
+        with deferred(), warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             self.process.start()
         theirs.close()

@@ -115,3 +115,20 @@ def test_a_push_goes_on_after_a_signal_that_raises_nothing(script):
     finally:
         process.kill()
     assert process.returncode == 0 and not errors
+
+
+def test_an_interrupt_while_a_worker_is_forked_is_not_lost():
+    """Python ignores what functions raise that it calls around a fork."""
+    script = """
+import os, signal
+from plait import gluon
+os.register_at_fork(before=lambda: os.kill(os.getpid(), signal.SIGINT))
+for batch in gluon.data.DataLoader(list(range(6)), batch_size=2, num_workers=1):
+    pass
+print("lost")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode in (130, -signal.SIGINT) and "lost" not in done.stdout, done.stderr
+    assert "KeyboardInterrupt" in done.stderr and "Exception ignored" not in done.stderr
