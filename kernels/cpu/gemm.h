@@ -4,8 +4,8 @@
 #include "generated/activations.h"
 #include "kernel.h"
 /* cffi reads from here on: */
-/* The epilogue of a matrix product, in this order: add a vector of n to every row, apply an activation (a PLK_ACT_), add
- * an array like C. */
+/* The epilogue of a matrix product, in this order: add a vector of n to every row, apply an activation (a PLK_ACT_),
+ * add an array like C. */
 /* n_batch products; an operand whose step is 0 is the same for all. bias, residual: 1, there is one. keep: 1, the input
  * of the activation is an output too. slope: an activation (relu, gelu) whose derivative at `residual` multiplies the
  * result; the residual is not added then. sums: 1, the m sums of A over its contracted axis are an output too. */
