@@ -79,9 +79,19 @@ def expected(op, attrs, inputs):
     out = []
     for value, s in zip(results, specs):
         assert np.shape(value) == s.shape, "the reference's shape is not the inferred one"
-        out.append(np.zeros(s.shape, NUMPY_DTYPES[s.dtype]))
-        store(out[-1], value)
+        made = np.zeros(s.shape, NUMPY_DTYPES[s.dtype])
+        store(made, value)
+        out.append(np.ma.masked_array(made, unspecified(np.asarray(value), made.dtype)))
     return out
+
+
+def unspecified(value, dtype):
+    """Where a float becomes an integer that cannot hold it: C leaves the result open."""
+    if value.dtype.kind != "f" or dtype.kind not in "iu":
+        return False
+    limits = np.iinfo(dtype)
+    with np.errstate(invalid="ignore"):
+        return ~((value > float(limits.min) - 1) & (value < float(limits.max) + 1))
 
 
 def wide(a):
@@ -93,6 +103,7 @@ def assert_close(got, want, dtype=None):
     got_dtype = dtype or got._spec.dtype
     g, w = wide(got).astype(np.float64), wide(want).astype(np.float64)
     assert g.shape == w.shape
+    g, w = g[~np.ma.getmaskarray(w)], np.ma.compressed(w)
     tolerance = TOLERANCE.get(got_dtype, 0)
     np.testing.assert_allclose(g, w, rtol=tolerance, atol=tolerance)
 
