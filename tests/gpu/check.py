@@ -160,15 +160,19 @@ def units(found: Iterable[tuple]) -> dict[str, str]:
 
 def nvcc(files: dict[str, str]) -> list[str]:
     """Compiles files, as many at a time as there are processors. What is wrong."""
+    from plait.kernels.cuda import compile
+
     with tempfile.TemporaryDirectory() as folder:
+        for header, text in compile.MADE.items():
+            Path(folder, header).write_text(text())
 
         def one(item) -> str:
             name, text = item
             path = Path(folder, name)
             path.write_text(text)
-            command = ["nvcc", "-std=c++17", "-w", "-I", str(ROOT / "kernels/cuda"), "-fatbin"]
+            command = ["nvcc", "-std=c++17", "-w", "-I", str(ROOT / "kernels/cuda"), "-I", folder]
             result = subprocess.run(
-                [*command, *TARGETS, "-o", str(path.with_suffix(".fatbin")), str(path)],
+                [*command, "-fatbin", *TARGETS, "-o", str(path.with_suffix(".fatbin")), str(path)],
                 capture_output=True,
                 text=True,
             )
