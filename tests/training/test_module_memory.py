@@ -89,6 +89,16 @@ def test_what_is_said_holds_for_every_device_bucket_and_shape():
     assert kept(two) < 0.8 * kept(one)
 
 
+def test_svrg_modules_recompute_too():
+    """Both of its modules keep less."""
+    made = []
+    for how in (None, True):
+        mod = mx.contrib.svrg_optimization.SVRGModule(deep(), update_freq=1, recompute=how)
+        mod.bind([("data", (4, 8, 12, 12))], [("softmax_label", (4,))])
+        made.append([kept(part) for part in (mod, mod._mod_aux)])
+    assert all(less < 0.8 * more for more, less in zip(*made))
+
+
 def test_modules_obey_mxnets_mirroring(monkeypatch):
     plain = bound(deep(4))
     want, before = gradients(plain, 1), plain.memory_report().training["residuals"]

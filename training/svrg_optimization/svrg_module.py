@@ -34,6 +34,7 @@ class SVRGModule(Module):
         group2ctxs=None,
         compression_params=None,
         update_freq=None,
+        recompute=None,
     ):
         arguments = (
             symbol,
@@ -47,7 +48,7 @@ class SVRGModule(Module):
             group2ctxs,
             compression_params,
         )
-        super().__init__(*arguments)
+        super().__init__(*arguments, recompute=recompute)
         rule = (
             "update_freq in SVRGModule must be a positive integer, the epochs between full passes"
         )
@@ -56,7 +57,7 @@ class SVRGModule(Module):
         if update_freq <= 0:
             raise InvalidValue(f"{rule}, got {update_freq}")
         self.update_freq = update_freq
-        self._mod_aux = Module(*arguments)  # the weights of the last full pass
+        self._mod_aux = Module(*arguments, recompute=recompute)  # the weights of the last full pass
         self._param_dict: list[dict] = []  # of each device: gradients of all data
         self._ctx_len = len(self._context)
 
