@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+_contains, _len, _set = dict.__contains__, dict.__len__, dict.__setitem__
+
 
 class Recent(dict):
     """The values used last, by key: at least `size` of them, at most twice as many.
@@ -33,22 +35,23 @@ class Recent(dict):
         self.older: dict = {}
 
     def __missing__(self, key) -> Any:
-        found = self.older.pop(key, None)
+        found = self.older.pop(key, None) if self.older else None
         if found is not None:
             self[key] = found
         return found
 
     def __setitem__(self, key, value) -> None:
-        if not dict.__contains__(self, key):
-            weight = self.weigh(value) if self.weigh is not None else 0
-            n = dict.__len__(self)
+        weigh, n = self.weigh, _len(self)
+        if (weigh is not None or n >= self.size) and not _contains(self, key):
+            weight = weigh(value) if weigh is not None else 0
             if n >= self.size or (n and self._held + weight > self.capacity > 0):
                 self.older = dict(dict.items(self))
                 dict.clear(self)
                 self._held = 0
             self._held += weight
-        self.older.pop(key, None)
-        dict.__setitem__(self, key, value)
+        if self.older:
+            self.older.pop(key, None)
+        _set(self, key, value)
 
     # ---- as one dict, for reports and tests: the newest last -------------------------------------
 

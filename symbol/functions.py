@@ -12,7 +12,6 @@ from ..engine.error import OperatorError, did_you_mean
 from ..kernels.record import REGISTRY, dtype_name, lookup
 from ..kernels.traits import Specialised
 from .symbol import (  # noqa: F401
-    Executor,
     Group,
     Symbol,
     Variable,
@@ -198,7 +197,9 @@ def custom_symbol(op, hint: str, data, given: dict, kwargs: dict) -> Symbol:
 
 def _instead(name: str) -> str | None:
     if name in ("array", "from_numpy", "from_dlpack"):
-        return "only nd makes arrays: give it as an input, or keep it with self.params.get_constant()"
+        return (
+            "only nd makes arrays: give it as an input, or keep it with self.params.get_constant()"
+        )
     return did_you_mean(name, __dir__())
 
 
