@@ -17,6 +17,7 @@ class Recent(dict):
 
     Values of different sizes: weigh(value) tells a value's weight, and a dict is full too when the
     weights of its values reach `capacity`. So what is kept of large graphs is bounded as well.
+    dropped(items) gets what is about to be dropped: pairs of keys and values.
 
     >>> from plait.engine.recent import Recent
     >>> cache = Recent(2)
@@ -27,10 +28,16 @@ class Recent(dict):
     [0, 4, 5]
     """
 
-    __slots__ = ("_held", "older", "capacity", "size", "weigh")
+    __slots__ = ("_held", "older", "capacity", "dropped", "size", "weigh")
 
-    def __init__(self, size: int, capacity: int = 0, weigh: Callable[[Any], int] | None = None):
-        self.size, self.capacity, self.weigh = size, capacity, weigh
+    def __init__(
+        self,
+        size: int,
+        capacity: int = 0,
+        weigh: Callable[[Any], int] | None = None,
+        dropped: Callable[[list[tuple]], None] | None = None,
+    ):
+        self.size, self.capacity, self.weigh, self.dropped = size, capacity, weigh, dropped
         self._held = 0  # the weight of the values in this dict, at most
         self.older: dict = {}
 
@@ -45,6 +52,8 @@ class Recent(dict):
         if (weigh is not None or n >= self.size) and not _contains(self, key):
             weight = weigh(value) if weigh is not None else 0
             if n >= self.size or (n and self._held + weight > self.capacity > 0):
+                if self.dropped is not None:
+                    self.dropped(list(self.older.items()))
                 self.older = dict(dict.items(self))
                 dict.clear(self)
                 self._held = 0

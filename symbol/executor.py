@@ -209,8 +209,7 @@ class Executor(BoundArrays):
         ]
         mode = _Mode(
             "forward",
-            values,
-            variables,
+            lambda source: (values, variables, ()),
             [spec(v.shape, v.dtype, device) for v, device in zip(variables, devices)],
             self._ctx,
             requests=asked + ["null"] * (len(variables) - len(asked)),
