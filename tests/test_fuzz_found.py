@@ -332,5 +332,6 @@ def test_minus_infinity_to_the_power_of_a_half_is_infinity(name):
     x = np.array([-np.inf, 4.0, -4.0], "float32")
     wanted = np.array([np.inf, 2.0, np.nan], "float32")
     np.testing.assert_array_equal(call(name, x, scalar=0.5).asnumpy(), wanted)
-    reference = lookup(name).ref(np, x, **lookup(name).parse({"scalar": 0.5}))
+    with np.errstate(invalid="ignore"):
+        reference = lookup(name).ref(np, x, **lookup(name).parse({"scalar": 0.5}))
     np.testing.assert_array_equal(reference, wanted)
