@@ -50,8 +50,8 @@ def residuals(
     the variables.
 
     tier: 0 stores all that the gradient reads, 1 recomputes what costs nothing. recompute: see
-    HybridBlock.hybridize; None is `default`. bounds: results of the blocks. Results of random operators are always
-    stored.
+    HybridBlock.hybridize; None is `default`. bounds: results of the blocks. Results of random
+    operators are always stored.
     """
     recompute = default if recompute is None else recompute
     order = topological(outputs)

@@ -38,7 +38,6 @@ MAX_INSTRUCTIONS = 1 << 16
 # The others are put aside: 2 KB remain of each, from which the next call makes the same programs.
 MAX_ASIDE = 1 << 13
 
-
 _moving = threading.Lock()  # while an entry is in neither place
 
 
