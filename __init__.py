@@ -156,7 +156,8 @@ class _Finder:
         if place(name) == name:
             return None
         real = f"{__name__}.{place(name)}"
-        return importlib.machinery.ModuleSpec(fullname, _Finder, loader_state=real)
+        loader = _Finder  # a class of static methods: importing importlib.abc takes longer
+        return importlib.machinery.ModuleSpec(fullname, loader, loader_state=real)  # type: ignore[arg-type]
 
     @staticmethod
     def create_module(spec):

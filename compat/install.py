@@ -129,6 +129,8 @@ class _Module(types.ModuleType):
 class _Package(types.ModuleType):
     """The module `mxnet`: plait under another name and with the version of the API."""
 
+    __version__ = MXNET_VERSION
+
     def __getattr__(self, name):
         if name in MODULES:
             return importlib.import_module(f"mxnet.{name}")
@@ -152,12 +154,14 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def create_module(self, spec):
         if spec.name == "mxnet":
-            module = _Package("mxnet")
-            module.__version__, module.__path__ = MXNET_VERSION, []
+            package = _Package("mxnet")
+            package.__path__ = []
             for name in ALSO_IMPORTED:
                 importlib.import_module(name)
-            return module
-        module = importlib.import_module(_target(spec.name))
+            return package
+        real = _target(spec.name)
+        assert real is not None  # find_spec asked
+        module = importlib.import_module(real)
         spec.loader_state = module.__spec__
         if not spec.name.startswith(NAMESPACES):
             module.__class__ = _Module

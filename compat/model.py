@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import time
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from ..engine import Context, cpu
 from ..engine.error import InvalidType, InvalidValue, compose
 from ..ndarray import NDArray, functions
 from ..symbol import Symbol
+from ..symbol.executor import Executor
 from ..training import metric
 from ..training import optimizer as opt
 from ..training.callback import BatchEndParam, LogValidationMetricsCallback, save_checkpoint
@@ -76,7 +79,9 @@ class FeedForward:
             DeprecationWarning,
             stacklevel=2,
         )
-        self.symbol, self.sym_gen = (symbol, None) if isinstance(symbol, Symbol) else (None, symbol)
+        own = isinstance(symbol, Symbol)
+        self.symbol: Any = symbol if own else None
+        self.sym_gen: Callable[..., Symbol] | None = None if own else symbol
         self.arg_params, self.aux_params = arg_params, aux_params
         self.allow_extra_params = allow_extra_params
         self.argument_checked = False
@@ -86,7 +91,7 @@ class FeedForward:
         self.num_epoch, self.epoch_size, self.begin_epoch = num_epoch, epoch_size, begin_epoch
         self.kwargs, self.optimizer, self.initializer = dict(kwargs), optimizer, initializer
         self.numpy_batch_size = numpy_batch_size
-        self._pred_exec = None
+        self._pred_exec: Executor | None = None
 
     def _check_arguments(self) -> None:
         if self.argument_checked:
@@ -178,40 +183,40 @@ class FeedForward:
 
     # ---- prediction ------------------------------------------------------------------------------
 
-    def _init_predictor(self, inputs) -> None:
-        """Binds the executor of predictions for these inputs."""
+    def _init_predictor(self, inputs) -> Executor:
+        """The executor of predictions for these inputs."""
         shapes = {name: a.shape for name, a in self.arg_params.items()} | dict(inputs)
         types = {name: a.dtype for name, a in self.arg_params.items()}
         types |= {x.name: x.dtype for x in inputs}
         if self._pred_exec is not None:
             wanted, _, _ = self.symbol.infer_shape(**shapes)
             if wanted == [a.shape for a in self._pred_exec.arg_arrays]:
-                return
+                return self._pred_exec
         known = set(self.symbol.list_arguments())
-        self._pred_exec = self.symbol.simple_bind(
+        self._pred_exec = executor = self.symbol.simple_bind(
             self.ctx[0],
             grad_req="null",
             type_dict=types,
             **{k: v for k, v in shapes.items() if k in known},
         )
-        self._pred_exec.copy_params_from(self.arg_params, self.aux_params)
+        executor.copy_params_from(self.arg_params, self.aux_params)
+        return executor
 
     def _predicted(self, X, num_batch, reset: bool):
-        """Yields batches after their forward."""
+        """Yields number, batch and outputs of batches after their forward."""
         if self.arg_params is None:
             raise InvalidValue(compose("the model has no parameters", fix="fit, or load"))
         if reset:
             X.reset()
         inputs = descriptions(X.provide_data)
         self._pred_exec = None  # the parameters may have changed
-        self._init_predictor(inputs)
-        targets = [self._pred_exec.arg_dict[x.name] for x in inputs]
+        executor = self._init_predictor(inputs)
+        targets = [executor.arg_dict[x.name] for x in inputs]
         for i, batch in enumerate(X):
             if i == num_batch:
                 return
             _load_data(batch, targets)
-            self._pred_exec.forward(is_train=False)
-            yield i, batch
+            yield i, batch, executor.forward(is_train=False)
 
     def predict(self, X, num_batch=None, return_data=False, reset=True):
         """Outputs for arrays or an iterator: a NumPy array, or a list of them.
@@ -220,9 +225,9 @@ class FeedForward:
         """
         X = self._init_iter(X, None, is_train=False)
         columns: tuple[list, list, list] = ([], [], [])
-        for _, batch in self._predicted(X, num_batch, reset):
+        for _, batch, outputs in self._predicted(X, num_batch, reset):
             n = X.batch_size - batch.pad
-            groups = (self._pred_exec.outputs, batch.data, batch.label)
+            groups = (outputs, batch.data, batch.label)
             for column, arrays in zip(columns, groups[: 3 if return_data else 1]):
                 column.append([a[0:n].asnumpy() for a in arrays])
         joined = [[np.concatenate(parts) for parts in zip(*column)] for column in columns]
@@ -233,8 +238,8 @@ class FeedForward:
         """The metric's value over an iterator."""
         eval_metric = metric.create(eval_metric)
         X = self._init_iter(X, None, is_train=False)
-        for i, batch in self._predicted(X, num_batch, reset):
-            eval_metric.update(batch.label, self._pred_exec.outputs)
+        for i, batch, outputs in self._predicted(X, num_batch, reset):
+            eval_metric.update(batch.label, outputs)
             for callback in as_list(batch_end_callback):
                 callback(BatchEndParam(0, i, eval_metric, locals()))
         return eval_metric.get()[1]

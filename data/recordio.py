@@ -206,6 +206,10 @@ class MXRecordIO:
             raise self._closed()
         return self._file.tell()
 
+    def _go_to(self, position: int) -> None:
+        """Reads on at a position that `tell` said."""
+        self._ready(writing=False).seek(position)
+
 
 class MXIndexedRecordIO(MXRecordIO):
     """A file of records with an index, to read them in any order.

@@ -236,7 +236,7 @@ class HybridBlock(Block):
             )
         return False, flat[0]
 
-    def hybrid_forward(self, F, x, *args, **kwargs):
+    def hybrid_forward(self, F: Any, *args: Any, **kwargs: Any) -> Any:
         """The computation, to be defined by subclasses. F: nd or sym; kwargs: the parameters by
         attribute name."""
         raise MissingMethod(f"{type(self).__name__} must define hybrid_forward(self, F, x, ...)")

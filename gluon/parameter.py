@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import warnings
 import weakref
+from typing import Any
 
 import numpy as np
 
@@ -94,7 +95,7 @@ class Parameter:
         self._deferred_init: tuple = ()  # (init, contexts, default init, data or None)
         self._trainer = None
         self._owner = None  # weak reference to the block that created it
-        self._grad_req = None
+        self._grad_req = ""
         self.grad_req = grad_req
 
     def __repr__(self):
@@ -175,6 +176,12 @@ class Parameter:
             )
         self._shape = new
 
+    def _sizes(self) -> tuple[int, ...]:
+        """The shape of a parameter that was created with one, as those of layers are; 0 stands
+        for an unknown size."""
+        assert self._shape is not None
+        return self._shape
+
     @property
     def stype(self) -> str:
         return self._stype
@@ -244,7 +251,7 @@ class Parameter:
         if data.stype != self._stype:
             data = data.tostype(self._stype)
         self._data = [
-            data.copyto(c) if c != data.context or i or self._grad_req is None else data.copy()
+            data.copyto(c) if c != data.context or i else data.copy()
             for i, c in enumerate(contexts)
         ]
         self._init_grad()
@@ -565,7 +572,7 @@ class _TracingState(threading.local):
     """The current trace of this thread, in which parameters are Symbols; `eager`: hybridized blocks
     run eagerly."""
 
-    tracer = None
+    tracer: Any = None  # a trace.Tracer
     eager = False
 
 

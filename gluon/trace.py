@@ -68,7 +68,7 @@ class Tracer:
         self._scope = symbol.tracing(training)
 
     def __enter__(self):
-        self._outer = tracing_state.tracer
+        self._outer: Tracer | None = tracing_state.tracer
         tracing_state.tracer = self
         self._scope.__enter__()
         return self

@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import re
+from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -38,6 +39,9 @@ class InitDesc(str):
     global_init: the initializer that composite ones fall back to.
     """
 
+    attrs: dict[str, str]
+    global_init: Callable | None
+
     def __new__(cls, name, attrs=None, global_init=None):
         desc = super().__new__(cls, name)
         desc.attrs, desc.global_init = attrs or {}, global_init
@@ -65,13 +69,13 @@ def create(*args, **kwargs):
     are those of its class. Raises InitializerError."""
     if not args:
         raise InitializerError("an initializer must be an Initializer or its name, got nothing")
-    init, *args = args
+    init, *own = args
     if isinstance(init, (Initializer, Load, Mixed)) or (
         callable(init) and not isinstance(init, type)
     ):
         return init
     if isinstance(init, type):
-        return init(*args, **kwargs)
+        return init(*own, **kwargs)
     if not isinstance(init, str):
         raise InitializerError(f"an initializer must be an Initializer or its name, got {init!r}")
     if init.startswith("["):
@@ -80,7 +84,7 @@ def create(*args, **kwargs):
     if klass is None:
         rule = f"{init} is not registered. Please register with initializer.register first"
         raise InitializerError(compose(rule, fix=did_you_mean(init, _registry)))
-    return klass(*args, **kwargs)
+    return klass(*own, **kwargs)
 
 
 def _fill(arr: NDArray, value) -> None:
@@ -438,8 +442,10 @@ class FusedRNN(Initializer):
         n_input = arr.size // n - (self.num_layers - 1) * (h + len(dirs) * h + 2) - h - 2
         global_init = getattr(desc, "global_init", None)
         init = self.init or global_init
+        if init is None:
+            raise InitializerError("FusedRNN: needs init, as there is no global initializer")
         flat, at = np.zeros(arr.size, np.float32), 0
-        pieces = []
+        pieces: list[tuple[str, tuple[int, ...]]] = []
         for layer in range(self.num_layers):
             width = n_input if layer == 0 else len(dirs) * h
             pieces += [

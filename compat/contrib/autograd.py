@@ -4,6 +4,8 @@ recording were one switch."""
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...engine.base import c_array, c_array_buf, c_handle_array, check_call  # noqa: F401
 from ...engine.error import InvalidType
@@ -76,14 +78,16 @@ def compute_gradient(outputs) -> None:
     backward(outputs)
 
 
-def grad_and_loss(func, argnum=None):
+def grad_and_loss(
+    func: Callable[..., Any], argnum: int | Sequence[int] | None = None
+) -> Callable[..., Any]:
     """A function that returns (gradients, outputs) of func. argnum: number of the argument, or of
     several, to differentiate by; None for all."""
 
     @functools.wraps(func)
     def wrapped(*args):
         chosen = range(len(args)) if argnum is None else argnum
-        variables = [args[i] for i in (chosen if hasattr(chosen, "__len__") else [chosen])]
+        variables = [args[chosen]] if isinstance(chosen, int) else [args[i] for i in chosen]
         for x in variables:
             if not isinstance(x, NDArray):
                 raise OutputsError(f"type of autograd input should NDArray, got {type(x).__name__}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ... import ndarray as nd
 from ...data.io import DataDesc, DataIter
+from ...ndarray import NDArray
 from ...ndarray.saved_state import restore, saved
 
 __all__ = ["DataDesc", "DataIter", "DataLoaderIter"]
@@ -32,12 +33,13 @@ class DataLoaderIter(DataIter):
 
     def reset(self):
         """Starts an epoch."""
-        self._batches, self._current = iter(self._loader), None
+        self._batches = iter(self._loader)
+        self._current: list[NDArray] = []
 
     def iter_next(self):
         """Advances to the next batch. Returns whether there is one."""
-        self._current = next(self._batches, None)
-        return self._current is not None
+        self._current = next(self._batches, [])
+        return len(self._current) > 0
 
     def _part(self, i):
         part = self._current[i].astype(self.dtype)

@@ -43,7 +43,7 @@ def normalize(length, inputs, layout, merge, in_layout=None):
                     "unroll doesn't allow grouped symbol as input. Please convert to list with"
                     " list(inputs) first or let unroll handle splitting."
                 )
-            parts = symbol.split(inputs, axis=in_axis, num_outputs=length, squeeze_axis=1)
+            parts = symbol.split(inputs, axis=in_axis, num_outputs=length, squeeze_axis=True)
             inputs = [Symbol([v]) for v in parts._outputs]
     else:
         if length is not None and len(inputs) != length:
@@ -63,6 +63,9 @@ class BaseRNNCell:
     prefix: of the names of the nodes, and of the parameters unless `params`, the RNNParams of other
         cells, is given.
     """
+
+    _num_hidden: int
+    _cells: list[BaseRNNCell]
 
     def __init__(self, prefix="", params=None):
         self._own_params = params is None

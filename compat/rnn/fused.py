@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from math import prod
 
 from ... import ndarray as nd
 from ... import symbol
@@ -67,21 +68,21 @@ class FusedRNNCell(BaseRNNCell):
 
     def _slice_weights(self, arr, li, lh):
         """Views of the vector by name. li: size of the input, lh: of the states."""
-        shapes = []
+        shapes: list[tuple[str, tuple[int, ...]]] = []
         b = len(self._directions)
         units = [(layer, d) for layer in range(self._num_layers) for d in self._directions]
         for layer, d in units:
-            rows = (("i2h", (lh, b * lh if layer else li)), ("h2h", (lh, lh)))
-            for group, shape in rows:
+            for group, width in (("i2h", b * lh if layer else li), ("h2h", lh)):
                 for gate in self._gate_names:
-                    shapes.append((f"{self._prefix}{d}{layer}_{group}{gate}_weight", shape))
+                    name = f"{self._prefix}{d}{layer}_{group}{gate}_weight"
+                    shapes.append((name, (lh, width)))
         for layer, d in units:
             for group in ("i2h", "h2h"):
                 for gate in self._gate_names:
                     shapes.append((f"{self._prefix}{d}{layer}_{group}{gate}_bias", (lh,)))
         args, at = {}, 0
         for name, shape in shapes:
-            size = shape[0] * (shape[1] if len(shape) > 1 else 1)
+            size = prod(shape)
             args[name] = arr[at : at + size].reshape(shape)
             at += size
         if at != arr.size:
@@ -162,7 +163,7 @@ class FusedRNNCell(BaseRNNCell):
         for i in range(self._num_layers):
             cells = [make(f"{self._prefix}{d}{i}_") for d in self._directions]
             stack.add(
-                BidirectionalCell(*cells, output_prefix=f"{self._prefix}bi_l{i}_")
+                BidirectionalCell(cells[0], cells[1], output_prefix=f"{self._prefix}bi_l{i}_")
                 if self._bidirectional
                 else cells[0]
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Number
+from numbers import Real
 
 from ... import symbol
 from ...engine.error import MissingMethod
@@ -30,7 +30,7 @@ class _Cells(BaseRNNCell):
     def state_info(self):
         return [info for c in self._cells for info in c.state_info]
 
-    def begin_state(self, **kwargs):
+    def begin_state(self, **kwargs):  # type: ignore[override]  # as MXNet's
         """Symbols of the initial states of all cells."""
         self._check_unmodified()
         return [s for c in self._cells for s in c.begin_state(**kwargs)]
@@ -146,9 +146,9 @@ class DropoutCell(BaseRNNCell):
 
     def __init__(self, dropout, prefix="dropout_", params=None):
         super().__init__(prefix, params)
-        if not isinstance(dropout, Number):
+        if not isinstance(dropout, Real):
             raise CellError("dropout probability must be a number")
-        self.dropout = dropout
+        self.dropout: float = float(dropout)
 
     @property
     def state_info(self):
@@ -184,7 +184,7 @@ class ModifierCell(BaseRNNCell):
     def state_info(self):
         return self.base_cell.state_info
 
-    def begin_state(self, init_sym=symbol.zeros, **kwargs):
+    def begin_state(self, init_sym=symbol.zeros, **kwargs):  # type: ignore[override]  # as MXNet's
         """The initial states of the inner cell. init_sym: creates them."""
         self._check_unmodified()
         self.base_cell._modified = False

@@ -189,7 +189,7 @@ class ImageDetIter(ImageIter):
             i += 1
         return i
 
-    def augmentation_transform(self, data, label):
+    def augmentation_transform(self, data, label):  # type: ignore[override]  # MXNet's signature
         """Applies all augmenters to the image and its objects."""
         for augmenter in self.auglist:
             data, label = augmenter(data, label)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable, Sequence
 from numbers import Number
+from typing import Any
 
 import numpy as np
 
@@ -110,25 +112,30 @@ class ImageIter(DataIter):
             )
         self.check_data_shape(data_shape)
         data_shape = tuple(data_shape)
-        self.imgrec, self.imgidx = None, None
+        self.imgrec: recordio.MXRecordIO | None = None
+        self.imgidx: list | None = None
         if path_imgrec and path_imgidx:
-            self.imgrec = recordio.MXIndexedRecordIO(path_imgidx, path_imgrec, "r")
-            self.imgidx = list(self.imgrec.keys)
+            self.imgrec = indexed = recordio.MXIndexedRecordIO(path_imgidx, path_imgrec, "r")
+            self.imgidx = list(indexed.keys)
         elif path_imgrec:
             self.imgrec = recordio.MXRecordIO(path_imgrec, "r")
-        self.imglist = None
+        self.imglist: dict[Any, tuple[np.ndarray, str]] | None = None
         if path_imglist:
             self.imglist = read_list(path_imglist, dtype)
         elif isinstance(imglist, list):
             self.imglist = named_list(imglist, dtype)
         self.path_root = path_root
         self.batch_size, self.data_shape, self.label_width = batch_size, data_shape, label_width
-        self.provide_data = [(data_name, (batch_size, *data_shape))]
-        label_shape = (batch_size, label_width) if label_width > 1 else (batch_size,)
-        self.provide_label = [(label_name, label_shape)]
+        self.provide_data: list[tuple[str, tuple[int, ...]]] = [
+            (data_name, (batch_size, *data_shape))
+        ]
+        label_shape = (label_width,) if label_width > 1 else ()
+        self.provide_label: list[tuple[str, tuple[int, ...]]] = [
+            (label_name, (batch_size, *label_shape))
+        ]
         self.shuffle = shuffle
         self.seq = self._sequence(path_imgidx, num_parts, part_index)
-        self.num_image = None if self.seq is None else len(self.seq)
+        self.auglist: Sequence[Callable[..., Any]]
         self.auglist = CreateAugmenter(data_shape, **kwargs) if aug_list is None else aug_list
         self.cur = 0
         self.last_batch_handle = last_batch_handle
@@ -139,7 +146,7 @@ class ImageIter(DataIter):
     def _sequence(self, path_imgidx, num_parts, part_index):
         """The keys of the images in order; None: the order of the record file."""
         if self.imgrec is None:
-            seq = list(self.imglist)
+            seq = list(self._listed)
         elif self.shuffle or num_parts > 1 or path_imgidx:
             if self.imgidx is None:
                 raise InvalidValue("ImageIter: shuffle and num_parts need path_imgidx")
@@ -155,10 +162,27 @@ class ImageIter(DataIter):
             seq = seq[part_index * n : (part_index + 1) * n]
         return seq
 
+    @property
+    def num_image(self) -> int | None:
+        """Images in an epoch; None: the record file says."""
+        return None if self.seq is None else len(self.seq)
+
+    @property
+    def _records(self) -> recordio.MXRecordIO:
+        """The record file, which is there where no list gives the images."""
+        assert self.imgrec is not None
+        return self.imgrec
+
+    @property
+    def _listed(self) -> dict[Any, tuple[np.ndarray, str]]:
+        """The list of images, which is there where no record file gives them."""
+        assert self.imglist is not None
+        return self.imglist
+
     # ---- epochs ----------------------------------------------------------------------------------
 
     def state_dict(self):
-        at = self.imgrec.tell() if self.seq is None else None
+        at = self._records.tell() if self.seq is None else None
         kept = {"seq": copied(self.seq), "cur": self.cur, "kept": copied(self._kept), "at": at}
         return kept | {"exhausted": self._exhausted}
 
@@ -168,7 +192,7 @@ class ImageIter(DataIter):
         self.seq, self.cur, self._kept = state["seq"], state["cur"], state["kept"]
         self._exhausted = state["exhausted"]
         if self.seq is None:
-            self.imgrec._file.seek(state["at"])
+            self._records._go_to(state["at"])
 
     def reset(self):
         """Begins an epoch, with the samples that rolled over first."""
@@ -194,22 +218,23 @@ class ImageIter(DataIter):
         if self._exhausted:
             raise StopIteration
         if self.seq is None:
-            record = self.imgrec.read()
+            record = self._records.read()
             if record is None:
                 if self.last_batch_handle != "discard":
-                    self.imgrec.reset()
+                    self._records.reset()
                 raise StopIteration
             header, data = recordio.unpack(record)
             return header.label, data
-        if self.cur >= self.num_image:
+        if self.cur >= len(self.seq):
             if self.last_batch_handle != "discard":
                 self.cur = 0
             raise StopIteration
         key = self.seq[self.cur]
         self.cur += 1
         if self.imgrec is None:
-            label, name = self.imglist[key]
+            label, name = self._listed[key]
             return label, self.read_image(name)
+        assert isinstance(self.imgrec, recordio.MXIndexedRecordIO)  # keys come from its index
         header, data = recordio.unpack(self.imgrec.read_idx(key))
         return (header.label if self.imglist is None else self.imglist[key][0]), data
 
@@ -291,8 +316,8 @@ class ImageIter(DataIter):
 
     def _place(self) -> str:
         if self.seq is None:
-            return f"in {self.imgrec.uri}"
-        key = self.seq[(self.cur % self.num_image) - 1]
+            return f"in {self._records.uri}"
+        key = self.seq[(self.cur % len(self.seq)) - 1]
         return f"filename: {self.imglist[key][1]}" if self.imglist else f"index: {key}"
 
     def read_image(self, fname) -> bytes:

@@ -226,7 +226,7 @@ class NDArrayIter(DataIter):
         if self.last_batch_handle == "pad" and end > self.num_data:
             return end - self.num_data
         if self.last_batch_handle == "roll_over" and -self.batch_size < self.cursor < 0:
-            return -self.cursor
+            return -int(self.cursor)
         return 0
 
     def _batch(self, pairs, which: int) -> list[NDArray]:

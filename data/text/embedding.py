@@ -214,8 +214,8 @@ class _TokenEmbedding(Vocabulary):
         return self._vec_len
 
     @property
-    def idx_to_vec(self) -> NDArray:
-        """(tokens, vec_len): row i is the vector of token i."""
+    def idx_to_vec(self) -> NDArray | None:
+        """(tokens, vec_len): row i is the vector of token i. None before there are any."""
         return self._idx_to_vec
 
     def get_vecs_by_tokens(self, tokens, lower_case_backup=False) -> NDArray:

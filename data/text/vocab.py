@@ -89,7 +89,7 @@ class Vocabulary:
         """The token of an index, or a list of tokens for a list of indices. Raises VocabularyError
         for invalid indices."""
         for i in indices if isinstance(indices, list) else [indices]:
-            if not isinstance(i, numbers.Integral) or not 0 <= i < len(self):
+            if not isinstance(i, numbers.Integral) or not 0 <= int(i) < len(self):
                 raise VocabularyError(
                     f"Token index {i} in the provided `indices` is invalid: it must be a whole"
                     f" number in [0, {len(self)})"

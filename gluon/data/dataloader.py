@@ -8,6 +8,7 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from multiprocessing.reduction import ForkingPickler
+from typing import Any, NoReturn
 
 from ...data.sampler import BatchSampler, RandomSampler, SequentialSampler, host_generator
 from ...engine import cpu_pinned, lib
@@ -70,7 +71,8 @@ class DataLoader:
         *,
         multiprocessing_context=None,
     ):
-        self._pool, self._next_epoch = None, None
+        self._pool: ThreadedPool | WorkerPool | None = None
+        self._next_epoch: _Pass | None = None
         self.epoch = 0
         self._pass: weakref.ref[_Pass] | None = None  # the most recent one
         self._resumed: dict | None = None  # where the next pass starts
@@ -143,7 +145,7 @@ class DataLoader:
     def state_dict(self) -> dict:
         """The loader's position: within a pass or between passes. The rest of a resumed pass has
         the same batches in the same order, also with workers."""
-        found = {"epoch": self.epoch, "items": len(self._dataset), "pass": None}
+        found: dict[str, Any] = {"epoch": self.epoch, "items": len(self._dataset), "pass": None}
         going = None if self._pass is None else self._pass()
         if self._resumed is not None:
             found["pass"] = self._resumed
@@ -170,8 +172,9 @@ class DataLoader:
         return self.__dict__ | {"_pool": None, "_next_epoch": None, "_pass": None}
 
     def __del__(self):
-        if getattr(self, "_pool", None) is not None:
-            self._pool.close()
+        pool = getattr(self, "_pool", None)
+        if pool is not None:
+            pool.close()
 
 
 class _Pass:
@@ -208,7 +211,7 @@ class _Pass:
     def _skip(self) -> None:
         next(self._batches, None)
 
-    def _end(self) -> None:
+    def _end(self) -> NoReturn:
         """After the last batch."""
         loader, self._loader, self.ended = self._loader, None, True
         if loader is not None:
@@ -220,6 +223,10 @@ class _Pass:
     def __iter__(self):
         return self
 
+    def close(self) -> None:
+        """Ends the pass."""
+        self._loader, self.ended = None, True
+
 
 class _PassHere(_Pass):
     """A pass whose batches are made on demand."""
@@ -227,7 +234,7 @@ class _PassHere(_Pass):
     def __next__(self):
         loader = self._loader
         indices = None if loader is None else next(self._batches, None)
-        if indices is None:
+        if loader is None or indices is None:
             self._end()
         batchify = loader._batchify_fn or default_batchify_fn
         try:
@@ -245,6 +252,7 @@ class Epoch(_Pass):
     """One pass over a loader whose workers prefetch."""
 
     def __init__(self, loader: DataLoader):
+        assert loader._pool is not None
         self._pool = loader._pool
         self._tickets: collections.deque = collections.deque()
         super().__init__(loader)
@@ -268,11 +276,12 @@ class Epoch(_Pass):
             self._tickets.append(self._pool.submit(indices, self._seed()))
 
     def __next__(self):
-        if not self._tickets:
+        loader = self._loader
+        if loader is None or not self._tickets:
             self._end()
         try:
-            made = self._pool.result(self._tickets.popleft(), self._loader._timeout)
-            batch = self._loader._placed(made)
+            made = self._pool.result(self._tickets.popleft(), loader._timeout)
+            batch = loader._placed(made)
         except BaseException:
             self.close()
             raise
@@ -284,7 +293,7 @@ class Epoch(_Pass):
 
     def close(self) -> None:
         """Ends the pass and drops prefetched batches."""
-        self._loader, self.ended = None, True
+        super().close()
         self._pool.forget(self._tickets)
         self._tickets.clear()
 

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-class _Stack:
+class _Stack(Block):
     """What Sequential and HybridSequential have in common."""
 
     _is_container = True
@@ -62,7 +62,7 @@ class _Stack:
         return iter(self._children.values())
 
 
-class Sequential(_Stack, Block):
+class Sequential(_Stack):
     """Runs blocks one after another.
 
     >>> net = nn.Sequential()
@@ -157,7 +157,7 @@ class Dense(Layer):
             )
 
     def _macs(self, args, out) -> int:
-        return out.size * self.weight.shape[1]
+        return out.size * self.weight._sizes()[1]
 
     def hybrid_forward(self, F, x, weight, bias=None):
         out = F.FullyConnected(
@@ -172,10 +172,8 @@ class Dense(Layer):
         return out if self.act is None else self.act(out)
 
     def __repr__(self):
-        n_in = self.weight.shape[1]
-        return (
-            f"Dense({n_in or None} -> {self.weight.shape[0]}, {self.act if self.act else 'linear'})"
-        )
+        n_out, n_in = self.weight._sizes()
+        return f"Dense({n_in or None} -> {n_out}, {self.act if self.act else 'linear'})"
 
 
 class Dropout(Layer):

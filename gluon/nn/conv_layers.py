@@ -115,9 +115,10 @@ class _Conv(Layer):
         return "conv"
 
     def _macs(self, args, out) -> int:
-        weights = prod(self.weight.shape)
+        shape = self.weight._sizes()
+        weights = prod(shape)
         if self._op_name == "Deconvolution":
-            return args[0].size * weights // self.weight.shape[0]
+            return args[0].size * weights // shape[0]
         return out.size * weights // self._channels
 
     def hybrid_forward(self, F, x, weight, bias=None):
@@ -130,7 +131,7 @@ class _Conv(Layer):
 
     def __repr__(self):
         k, n = self._kwargs, len(self._kwargs["kernel"])
-        shape = self.weight.shape
+        shape = self.weight._sizes()
         n_in = shape[-1] if k["layout"][-1] == "C" else shape[1]
         text = (
             f"{type(self).__name__}({n_in or None} -> {shape[0]}, kernel_size={k['kernel']},"

@@ -132,7 +132,9 @@ class _RNNLayer(HybridBlock):
             for i, info in enumerate(self.state_info(batch_size))
         ]
 
-    def __call__(self, inputs, states=None, sequence_length=None, **kwargs):
+    def __call__(  # type: ignore[override]  # takes keywords, where blocks take none
+        self, inputs, states=None, sequence_length=None, **kwargs
+    ):
         """outputs, or (outputs, new states) when states are given.
 
         Args:

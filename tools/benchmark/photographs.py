@@ -19,7 +19,9 @@ def make():
         image = np.zeros((EDGE, EDGE, 3))
         for cells, height in ((4, 120), (16, 60), (64, 40), (EDGE, 12)):
             coarse = Image.fromarray(rng.randint(0, 256, (cells, cells, 3)).astype(np.uint8))
-            image += np.asarray(coarse.resize((EDGE, EDGE), Image.BICUBIC)) * (height / 256)
+            image += np.asarray(coarse.resize((EDGE, EDGE), Image.Resampling.BICUBIC)) * (
+                height / 256
+            )
         path = os.path.join(folder.name, "ab"[i % 2], f"{i:04}.jpg")
         os.makedirs(os.path.dirname(path), exist_ok=True)
         Image.fromarray(image.clip(0, 255).astype(np.uint8)).save(path, quality=90)

@@ -48,7 +48,8 @@ def time_workload(workloads, sync=nothing, settle=nothing, memory=peak_mib):
     n = 1  # more than one call: a loader may have its next batches ready
     while n * timed(n) < seconds / 10:
         n *= 2
-    times, end = [], time.perf_counter() + seconds
+    times: list[float] = []
+    end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times) < 3:
         times.append(timed(n))
     print(

@@ -172,7 +172,7 @@ def record_iterator():
             header = mx.recordio.IRHeader(0, float(i % 2), i, 0)
             record.write_idx(i, mx.recordio.pack(header, file.read()))
     record.close()
-    numbers = {}
+    numbers: dict[str, float] = {}
     for colour, mean, std in zip("rgb", p.MEAN, p.STD):
         numbers |= {f"mean_{colour}": 255 * mean, f"std_{colour}": 255 * std}
     found = mx.io.ImageRecordIter(

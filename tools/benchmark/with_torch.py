@@ -224,7 +224,7 @@ def photograph_loader():
             x, y = (random.randint(0, p.EDGE - p.CROP) for _ in range(2))
             image = image.crop((x, y, x + p.CROP, y + p.CROP))
             if random.random() < 0.5:
-                image = image.transpose(Image.FLIP_LEFT_RIGHT)
+                image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
             pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
             return pixels.to(torch.float32).div(255).sub_(mean).div_(std), i % 2
 

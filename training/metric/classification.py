@@ -123,6 +123,10 @@ class _Confusion(EvalMetric):
         numpy.add.at(matrix, (label, classes), 1)
         return matrix
 
+    def score(self, matrix: numpy.ndarray) -> float:
+        """The metric of a confusion matrix."""
+        raise NotImplementedError
+
     def weight(self, matrix, batches) -> float:
         """The weight that num_inst counts: instances."""
         return matrix.sum()

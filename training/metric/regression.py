@@ -27,6 +27,10 @@ class _Regression(EvalMetric):
             )
             self.add(self.error(label - pred), 1)
 
+    def error(self, difference: NDArray) -> NDArray:
+        """The mean error of a batch: an array of one element."""
+        raise NotImplementedError
+
 
 def _column(x: NDArray) -> NDArray:
     return x.reshape((-1, 1)) if x.ndim == 1 else x

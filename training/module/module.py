@@ -11,6 +11,7 @@ from ...graph.residuals import checked
 from ...ndarray import NDArray, functions
 from ...ndarray.autograd import pause
 from ...ndarray.launch import copy_into
+from ...symbol import Symbol
 from ...symbol.executor import Executor
 from .. import optimizer as opt
 from ..initializer import InitDesc, Uniform
@@ -78,7 +79,7 @@ class Module(BaseModule):
             )
         self._group2ctxs, self._compression_params = group2ctxs, compression_params
         self._recompute = checked(recompute, "Module", blocks=False)
-        self._symbol = symbol
+        self._symbol: Symbol = symbol
         self._data_names, self._label_names = list(data_names or ()), list(label_names or ())
         self._state_names = list(state_names or ())
         self._fixed_param_names = list(fixed_param_names or ())

@@ -112,6 +112,12 @@ class PythonModule(BaseModule):
         self.optimizer_initialized = True
 
 
+def _computed(array: NDArray | None, by: str) -> NDArray:
+    if array is None:
+        raise ModuleError(f"there is no result yet: call {by} first")
+    return array
+
+
 class PythonLossModule(PythonModule):
     """A loss at the end of a SequentialModule: passes scores through, and makes their gradient in
     Python.
@@ -129,12 +135,14 @@ class PythonLossModule(PythonModule):
         grad_func=None,
     ):
         super().__init__(data_names, label_names, [name + "_output"], logger=logger)
-        if len(self._data_names) != 1 or len(self._label_names) != 1:
+        if len(self._data_names) != 1 or len(self._label_names or ()) != 1:
             raise ModuleError("PythonLossModule: there must be one input and one label")
         if grad_func is not None and not callable(grad_func):
             raise ModuleError(f"PythonLossModule: grad_func must be callable, got {grad_func!r}")
         self._name, self._grad_func = name, grad_func
-        self._scores = self._labels = self._scores_grad = None
+        self._scores: NDArray | None = None
+        self._labels: NDArray | None = None
+        self._scores_grad: NDArray | None = None
 
     def _compute_output_shapes(self):
         return [(self._name + "_output", descriptions(self._data_shapes)[0].shape)]
@@ -145,7 +153,7 @@ class PythonLossModule(PythonModule):
             self._labels = data_batch.label[0]
 
     def get_outputs(self, merge_multi_context=True) -> list[NDArray]:
-        return [self._scores]
+        return [_computed(self._scores, "forward")]
 
     def backward(self, out_grads=None) -> None:
         if out_grads is not None:
@@ -161,7 +169,7 @@ class PythonLossModule(PythonModule):
         self._scores_grad = grad if isinstance(grad, NDArray) else functions.array(grad)
 
     def get_input_grads(self, merge_multi_context=True) -> list[NDArray]:
-        return [self._scores_grad]
+        return [_computed(self._scores_grad, "backward")]
 
     def executors(self, every=False) -> list[Executor]:
         """There are none."""

@@ -42,11 +42,12 @@ class _Descent(Optimizer):
         return self.create_state(index, weight)
 
     def update(self, index, weight, grad, state):
-        self._step(*as_lists(index, weight, grad, state), wide=False)
+        indices, weights, grads, states = as_lists(index, weight, grad, state)
+        self._step(indices, weights, grads, states, wide=False)
 
     def update_multi_precision(self, index, weight, grad, state):
-        lists = as_lists(index, weight, grad, state)
-        self._step(*lists, wide=self._keeps_copy(lists[1][0]))
+        indices, weights, grads, states = as_lists(index, weight, grad, state)
+        self._step(indices, weights, grads, states, wide=self._keeps_copy(weights[0]))
 
     def _step(self, indices, weights, grads, states, wide):
         raise NotImplementedError
@@ -160,7 +161,9 @@ class LARS(_Descent):
             eps,
             momentum_correction,
         )
-        self.aggregate_num, self.last_lr, self.cur_lr = MULTI_TENSOR, None, None
+        self.aggregate_num = MULTI_TENSOR
+        self.last_lr: float | None = None
+        self.cur_lr: float | None = None
 
     def _get_lrs(self, indices):
         lr = self.learning_rate
@@ -197,9 +200,11 @@ class LARS(_Descent):
             )
             rates = functions.concat(part, rates[n:], dim=0) if n < len(order) else part
         name, numbers = self._operator(wide, "preloaded_multi_")
-        if "momentum" in numbers and self.momentum_correction and self.last_lr != 0:
+        if "momentum" in numbers and self.momentum_correction and self.last_lr:
+            assert self.cur_lr is not None
             numbers["momentum"] *= self.cur_lr / self.last_lr
-        groups = self._groups(*([a[i] for i in order] for a in (weights, grads, states)), wide)
+        weights, grads, states = ([a[i] for i in order] for a in (weights, grads, states))
+        groups = self._groups(weights, grads, states, wide)
         for at in range(0, len(groups), MULTI_TENSOR):
             part = groups[at : at + MULTI_TENSOR]
             apply_update(

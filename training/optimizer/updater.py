@@ -122,19 +122,21 @@ class Updater:
                 " states, or convert them with MXNet to arrays (nd.save)"
             )
 
-        def nested(state):
-            if isinstance(state, str):
-                return loaded[state]
-            return tuple(nested(s) for s in state) if isinstance(state, list) else state
-
         loaded = serialization.load_frombuffer(states)
         if not isinstance(loaded, dict) or META not in loaded:
             raise MXNetError(
                 "set_states: these are not optimizer states\n  fix: write them with"
                 " Trainer.save_states"
             )
+        arrays = loaded
+
+        def nested(state):
+            if isinstance(state, str):
+                return arrays[state]
+            return tuple(nested(s) for s in state) if isinstance(state, list) else state
+
         try:
-            meta = json.loads(loaded.pop(META).asnumpy().tobytes())
+            meta = json.loads(arrays.pop(META).asnumpy().tobytes())
             told = meta["format"]
             read = {i: nested(s) for i, s in meta["states"]} if told == FORMAT else {}
             if told == FORMAT and "optimizer" in meta:

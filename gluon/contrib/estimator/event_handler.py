@@ -148,7 +148,7 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
                 f"log_interval must be either an integer or string 'epoch', got {log_interval!r}"
             )
         self.metrics, self.priority = check_metrics(metrics), priority
-        self.log_interval, self.log_interval_time = log_interval, 0
+        self.log_interval, self.log_interval_time = log_interval, 0.0
         self.batch_index = self.current_epoch = self.processed_samples = 0
 
     def _log(self, estimator, head: str) -> None:
@@ -168,7 +168,7 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
         else:
             estimator.logger.info("Train for %d batches.", estimator.max_batch)
         self.current_epoch = self.batch_index = self.processed_samples = 0
-        self.log_interval_time = 0
+        self.log_interval_time = 0.0
 
     def train_end(self, estimator, *args, **kwargs):
         seconds = time.time() - self.train_start
@@ -192,7 +192,7 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
                     f"[Samples {self.processed_samples}] "
                     f"time/interval: {self.log_interval_time:.3f}s ",
                 )
-                self.log_interval_time = 0
+                self.log_interval_time = 0.0
         self.batch_index += 1
 
     def epoch_begin(self, estimator, *args, **kwargs):

@@ -48,6 +48,10 @@ class _Images(Dataset):
         self._data = np.ascontiguousarray(images, np.uint8)
         self._label = np.ascontiguousarray(labels, np.int32)
 
+    def _load(self) -> tuple[np.ndarray, np.ndarray]:
+        """Images (N, H, W, C) and labels (N,)."""
+        raise NotImplementedError
+
     def __len__(self):
         return len(self._label)
 

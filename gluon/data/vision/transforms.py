@@ -45,14 +45,14 @@ __all__ = [
 ]
 
 
-class _TakesNumpy:
+class _TakesNumpy(Block):
     """Accepts NumPy images too, as datasets in worker processes may have them."""
 
     def __call__(self, x, *args):
         return super().__call__(from_memory(x) if isinstance(x, np.ndarray) else x, *args)
 
 
-class _Transform(_TakesNumpy, Block):
+class _Transform(_TakesNumpy):
     """A transform that depends on shapes or random numbers."""
 
 
@@ -77,7 +77,7 @@ class Compose(_TakesNumpy, Sequential):
             x = step(x, *args)
             args = ()
             if isinstance(x, (tuple, list)):
-                x, *args = x
+                x, args = x[0], tuple(x[1:])
         return (x, *args) if args else x
 
 
@@ -228,7 +228,8 @@ class RandomResizedCrop(_Transform):
         rng = host_generator()
         for _ in range(10):
             area = rng.uniform(*self._scale) * height * width
-            ratio = math.exp(rng.uniform(*map(math.log, self._ratio)))
+            narrow, wide = self._ratio
+            ratio = math.exp(rng.uniform(math.log(narrow), math.log(wide)))
             w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
             if 0 < w <= width and 0 < h <= height:
                 return _crop(

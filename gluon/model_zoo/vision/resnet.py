@@ -36,16 +36,14 @@ class _BlockV1(HybridBlock):
         super().__init__(**kwargs)
         self.body = nn.HybridSequential(prefix="")
         self._fill(channels, stride, in_channels)
-        if downsample:
-            self.downsample = nn.HybridSequential(prefix="")
+        self.downsample = nn.HybridSequential(prefix="") if downsample else None
+        if self.downsample is not None:
             self.downsample.add(
                 nn.Conv2D(
                     channels, kernel_size=1, strides=stride, use_bias=False, in_channels=in_channels
                 ),
                 nn.BatchNorm(),
             )
-        else:
-            self.downsample = None
 
     def hybrid_forward(self, F, x):
         residual = x if self.downsample is None else self.downsample(x)
