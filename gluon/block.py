@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections import OrderedDict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..engine.error import InvalidType, InvalidValue, MissingMethod, MissingName, MXNetError
 from ..ndarray import serialization
@@ -136,13 +136,15 @@ class Block:
         children = self._children
         children[str(len(children)) if name is None else name] = block
 
-    def __getattr__(self, name):
-        if name in ("_children", "_reg_params", "_params", "_forward_pre_hooks", "_active"):
-            raise MissingName(
-                f"{type(self).__name__}: Block's own __init__ must run first, it has no {name} yet"
-                "\n  fix: call super().__init__(**kwargs) at the head of __init__"
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    if not TYPE_CHECKING:  # a type checker knows the attributes that there are
+
+        def __getattr__(self, name):
+            if name in ("_children", "_reg_params", "_params", "_forward_pre_hooks", "_active"):
+                raise MissingName(
+                    f"{type(self).__name__}: Block's own __init__ must run first, it has no {name}"
+                    " yet\n  fix: call super().__init__(**kwargs) at the head of __init__"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def prefix(self) -> str:

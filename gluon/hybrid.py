@@ -71,6 +71,7 @@ class HybridBlock(Block):
     """
 
     _in_format, _out_format = _Format("in_structure"), _Format("structure")
+    _n_data: int  # of a forward whose shapes depend on values: its inputs
 
     def __init__(self, prefix=None, params=None):
         super().__init__(prefix, params)

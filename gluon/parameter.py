@@ -238,7 +238,7 @@ class Parameter:
         self._deferred_init = ()
         with autograd.pause():
             if data is None:
-                data = functions.zeros(self._shape, ctx=cpu(), dtype=self.dtype)
+                data = functions.zeros(self._sizes(), ctx=cpu(), dtype=self.dtype)
                 # Mixed and Load use the name
                 own = isinstance(init, (str, initializer.Initializer))
                 initializer.create(default_init if own else init)(
@@ -556,7 +556,7 @@ class Parameter:
     def _reduce(self) -> NDArray:
         """The value on cpu; the mean over devices, so that per-device statistics are combined."""
         if self._stype != "default" and self._trainer is not None:
-            data = functions.zeros(self._shape, cpu(), self.dtype, stype=self._stype)
+            data = functions.zeros(self._sizes(), cpu(), self.dtype, stype=self._stype)
             self._trainer._row_sparse_pull(self, data, None, full_idx=True)
             return data
         if self._data is None:

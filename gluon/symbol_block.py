@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from types import ModuleType
+from typing import Any
 
 from ..engine import cpu
 from ..engine.error import MXNetError, parse_json
@@ -13,7 +15,7 @@ from ..ndarray.cached import CachedGraph
 from ..ndarray.ndarray import NDArray, state
 from ..ndarray.nesting import unflatten
 from .hybrid import HybridBlock
-from .parameter import shape_is_known
+from .parameter import Parameter, shape_is_known
 from .parameter_dict import ParameterDict
 from .trace import StructureError, flatten_call, monitored
 
@@ -27,6 +29,12 @@ class SymbolBlock(HybridBlock):
         params: ParameterDict or dict of Parameters to take instead of new ones.
     Raises: ValueError for an input that is no variable of the graph.
     """
+
+    _symbols: ModuleType  # symbol.symbol, imported when the first block is made
+    _group: Any  # the Symbol of all outputs
+    _in_structure: Any
+    _out_structure: Any
+    _graph_cache: tuple[CachedGraph, list[Parameter]] | None
 
     def __init__(self, outputs, inputs, params=None):
         super().__init__(prefix=None, params=None)

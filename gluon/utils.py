@@ -92,18 +92,18 @@ def clip_global_norm(arrays, max_norm, check_isfinite=True):
     )
     norm = functions.sqrt(total)
     if check_isfinite:
-        norm = float(norm.asscalar())
-        if not math.isfinite(norm):
+        value = float(norm.asscalar())
+        if not math.isfinite(value):
             warnings.warn(
                 "nan or inf is detected. Clipping results will be undefined.",
                 UserWarning,
                 stacklevel=2,
             )
-        scale = max_norm / (norm + 1e-8)
-        if scale < 1.0:
+        factor = max_norm / (value + 1e-8)
+        if factor < 1.0:
             for a in arrays:
-                copy_into(a * scale, a)
-        return norm
+                copy_into(a * factor, a)
+        return value
     scale = functions.broadcast_minimum(max_norm / (norm + 1e-8), functions.ones((1,), ctx))
     for a in arrays:
         copy_into(

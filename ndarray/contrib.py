@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..engine import current_context, hooks
 from ..engine.error import InvalidType, InvalidValue, MXNetError
+from ..kernels.namespaces import derive
 from . import functions
 from .contrib_update import (  # noqa: F401 - offered from here
     adamw_update,
@@ -18,7 +19,6 @@ from .contrib_update import (  # noqa: F401 - offered from here
     multi_mp_lamb_update,
 )
 from .invoke import is_symbol
-from .namespaces import derive
 from .ndarray import NDArray
 from .nesting import NotNested, flatten, pair, unflatten
 
@@ -165,4 +165,7 @@ def rand_zipfian(
     return classes, expected(true_classes), expected(classes)
 
 
-__getattr__, __dir__ = derive(__name__, "_contrib_")
+if TYPE_CHECKING:
+    from ._contrib_operators import *
+else:
+    __getattr__, __dir__ = derive(__name__, functions.function_of, "_contrib_", shown="nd.contrib")

@@ -6,14 +6,15 @@ parameters. The stream depends on the seed alone, not on the number of threads.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..engine import current_context, lib
 from ..engine._core import ffi
-from ..engine.error import InvalidValue, MissingName, compose
-from ..kernels.record import REGISTRY, dtype_name, lookup
+from ..engine.error import InvalidValue, compose
+from ..kernels.namespaces import derive
+from ..kernels.record import dtype_name, lookup
 from .invoke import invoke
 from .launch import Plans, run
 from .ndarray import NDArray
@@ -205,19 +206,13 @@ def seed_all(n: int) -> None:
     np.random.seed(n % 2**32)
 
 
-def __getattr__(name: str):
-    """The operators `_random_<name>_like`: as many samples as an array has elements."""
-    if not name.startswith("_") and f"_random_{name}" in REGISTRY:
-        from . import functions
+def _function_of(full: str, name: str) -> Any:
+    from . import functions
 
-        return getattr(functions, f"_random_{name}")
-    raise MissingName(f"module 'nd.random' has no function {name!r}")
+    return functions.function_of(full, name)
 
 
-def __dir__():
-    like = (
-        n.removeprefix("_random_")
-        for n in REGISTRY
-        if n.startswith("_random_") and n.endswith("_like")
-    )
-    return sorted({*__all__, *like})
+if TYPE_CHECKING:
+    from ._random_operators import *
+else:  # `uniform_like` ...: as many samples as an array has elements
+    __getattr__, __dir__ = derive(__name__, _function_of, "_random_", shown="nd.random")

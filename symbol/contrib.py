@@ -11,19 +11,19 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..engine import missing
 from ..engine.error import InvalidValue, MXNetError
 from ..graph.graph import Node, Value, rewrite, topological, values_of, variable
 from ..graph.names import output_name
-from ..kernels.record import REGISTRY, Operator, Type, lookup
+from ..kernels.namespaces import derive
+from ..kernels.record import Operator, Type, lookup
 from ..ndarray.branch import Branch
 from ..ndarray.control import Part
 from ..ndarray.loop import Loop
 from ..ndarray.nesting import LoopError, NotNested, flatten, pair, unflatten
 from . import attribute
-from .symbol import Symbol, active, apply, symbol_function, var
+from .symbol import Symbol, active, apply, function_of, var
 
 SCOPE = "__subgraph_name__"  # the attribute of nodes created inside a body
 
@@ -379,14 +379,7 @@ def operator_of(name: str, given: dict[str, str], graphs: Sequence[Sequence[Valu
         ) from error
 
 
-def __getattr__(name: str):
-    op = None if name.startswith("__") else REGISTRY.get("_contrib_" + name)
-    if op is None:
-        raise missing.attribute("sym.contrib", name, f"sym.contrib has no operator {name!r}")
-    function = globals()[name] = symbol_function(op, name)
-    return function
-
-
-def __dir__():
-    prefix = "_contrib_"
-    return sorted({*globals(), *(n[len(prefix) :] for n in REGISTRY if n.startswith(prefix))})
+if TYPE_CHECKING:
+    from ._contrib_operators import *
+else:
+    __getattr__, __dir__ = derive(__name__, function_of, "_contrib_", shown="sym.contrib")

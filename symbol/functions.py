@@ -3,13 +3,13 @@ on top of them."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from numbers import Number
+from typing import TYPE_CHECKING
 
-from ..engine import missing
-from ..engine.error import OperatorError, did_you_mean
-from ..kernels.record import REGISTRY, dtype_name, lookup
+from ..engine.error import OperatorError
+from ..kernels.namespaces import derive
+from ..kernels.record import dtype_name, lookup
 from ..kernels.traits import Specialised
 from .symbol import (  # noqa: F401
     Executor,
@@ -18,9 +18,9 @@ from .symbol import (  # noqa: F401
     Variable,
     apply,
     binary,
+    function_of,
     load,
     load_json,
-    symbol_function,
     tracing,
     var,
 )
@@ -196,21 +196,14 @@ def custom_symbol(op, hint: str, data, given: dict, kwargs: dict) -> Symbol:
     return apply(op, hint, values, given, name, attr)
 
 
-def __getattr__(name: str):
-    op = REGISTRY.get(name)
-    if op is None:
-        public = [n for n in REGISTRY if not n.startswith("_")]
-        rule = f"module 'sym' has no function {name!r}"
-        fix = (
-            "only nd makes arrays: give it as an input, or keep it with self.params.get_constant()"
-            if name in ("array", "from_numpy", "from_dlpack")
-            else did_you_mean(name, public)
-        )
-        raise missing.attribute("sym", name, rule, fix)
-    function = symbol_function(op, name)
-    setattr(sys.modules[__name__], name, function)
-    return function
-
-
-def __dir__():
-    return sorted({*__all__, *(n for n in REGISTRY if not n.startswith("_"))})
+_ARRAYS = "only nd makes arrays: give it as an input, or keep it with self.params.get_constant()"
+if TYPE_CHECKING:
+    from ._operators import *
+else:
+    __getattr__, __dir__ = derive(
+        __name__,
+        function_of,
+        "",
+        shown="sym",
+        fixes=dict.fromkeys(("array", "from_numpy", "from_dlpack"), _ARRAYS),
+    )

@@ -4,10 +4,12 @@ element)."""
 from __future__ import annotations
 
 from numbers import Number
+from typing import TYPE_CHECKING
 
 from ..engine.error import MXNetError
-from ..kernels.record import REGISTRY, dtype_name, lookup
-from .symbol import Symbol, apply
+from ..kernels.namespaces import derive
+from ..kernels.record import dtype_name, lookup
+from .symbol import Symbol, apply, function_of
 
 
 def _sampler(kind: str, params: dict, shape, dtype, kwargs) -> Symbol:
@@ -103,20 +105,8 @@ def randint(low, high, shape=None, dtype=None, **kwargs) -> Symbol:
     return _sampler("randint", {"low": low, "high": high}, shape, dtype, kwargs)
 
 
-def _like(kind: str):
-    def function(data, **kwargs):
-        name, attr = kwargs.pop("name", None), kwargs.pop("attr", None)
-        op = lookup(f"_random_{kind}_like")
-        return apply(op, op.name, [data], kwargs, name, attr)
-
-    function.__name__ = function.__qualname__ = f"{kind}_like"
-    function.__doc__ = f"As {kind}, of data's shape."
-    return function
-
-
-globals().update(
-    (f"{kind}_like", _like(kind))
-    for name in REGISTRY
-    if (kind := name.removeprefix("_random_").removesuffix("_like"))
-    and name == f"_random_{kind}_like"
-)
+if TYPE_CHECKING:
+    from ._random_operators import *
+else:  # `uniform_like` ...: as many samples as an array has elements
+    make = lambda full, name: function_of(full, full)
+    __getattr__, __dir__ = derive(__name__, make, "_random_", shown="sym.random")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Number
+from typing import Any
 
 from ..engine import Context
 from ..engine.base import NotImplementedForSymbol
@@ -23,8 +24,13 @@ from .executor import Executor  # noqa: F401  (offered from here)
 # ---- functions and methods of operators ----------------------------------------------------------
 
 
+def function_of(full: str, name: str) -> Callable[..., Any]:
+    """The symbolic function of an operator, under a name of its own."""
+    return symbol_function(REGISTRY[full], name)
+
+
 @functools.cache
-def symbol_function(op: Operator, name: str):
+def symbol_function(op: Operator, name: str) -> Callable[..., Any]:
     """The symbolic function of an operator, with its record's signature; it tracks which parameters
     were given."""
     static_keys, dynamic_keys = static_names(op), dynamic_names(op)

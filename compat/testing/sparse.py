@@ -94,8 +94,8 @@ def rand_sparse_ndarray(
         parts = _powerlaw(shape, density, dtype)
     else:
         raise InvalidValue(f"Distribution not supported: {distribution}")
-    made = nd.sparse.csr_matrix(parts, shape=tuple(shape), ctx=ctx)
-    return made, (made.indptr, made.indices, made.data)
+    csr = nd.sparse.csr_matrix(parts, shape=tuple(shape), ctx=ctx)
+    return csr, (csr.indptr, csr.indices, csr.data)
 
 
 def create_sparse_array(

@@ -43,7 +43,8 @@ class _TokenEmbedding(Vocabulary):
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
-        self._vec_len, self._idx_to_vec = 0, None
+        self._vec_len = 0
+        self._idx_to_vec: NDArray | None = None
 
     # ---- files -----------------------------------------------------------------------------------
 
@@ -218,6 +219,11 @@ class _TokenEmbedding(Vocabulary):
         """(tokens, vec_len): row i is the vector of token i. None before there are any."""
         return self._idx_to_vec
 
+    def _vectors(self) -> NDArray:
+        if self._idx_to_vec is None:
+            raise VocabularyError("The property `idx_to_vec` has not been properly set.")
+        return self._idx_to_vec
+
     def get_vecs_by_tokens(self, tokens, lower_case_backup=False) -> NDArray:
         """The vector of a token (vec_len,), or those of a list of tokens (n, vec_len).
 
@@ -231,7 +237,7 @@ class _TokenEmbedding(Vocabulary):
             else known.get(t, UNKNOWN_INDEX)
             for t in (tokens if several else [tokens])
         ]
-        rows = functions.take(self._idx_to_vec, functions.array(numbers, dtype="int64"))
+        rows = functions.take(self._vectors(), functions.array(numbers, dtype="int64"))
         return rows if several else rows[0]
 
     def update_token_vectors(self, tokens, new_vectors) -> None:
@@ -240,8 +246,7 @@ class _TokenEmbedding(Vocabulary):
         new_vectors: (len(tokens), vec_len), or (vec_len,) for a single token.
         Raises: ValueError for an unknown token; name unknown_token itself to change its vector.
         """
-        if self._idx_to_vec is None:
-            raise VocabularyError("The property `idx_to_vec` has not been properly set.")
+        vectors = self._vectors()
         tokens = tokens if isinstance(tokens, list) else [tokens]
         if isinstance(new_vectors, NDArray) and new_vectors.ndim == 1 and len(tokens) == 1:
             new_vectors = new_vectors.reshape((1, -1))
@@ -259,7 +264,7 @@ class _TokenEmbedding(Vocabulary):
                     f" {self._idx_to_token[UNKNOWN_INDEX]} in `tokens`."
                 )
         numbers = [self._token_to_idx[token] for token in tokens]
-        self._idx_to_vec[functions.array(numbers, dtype="int64")] = new_vectors
+        vectors[functions.array(numbers, dtype="int64")] = new_vectors
 
 
 class EmbeddingFileError(MXNetError, FileNotFoundError):

@@ -6,6 +6,7 @@ from ...engine.error import InvalidValue
 from ...kernels.record import several
 from ..layer import Layer
 from ..nn import Activation
+from ..parameter import Parameter
 
 __all__ = ["DeformableConvolution", "ModulatedDeformableConvolution"]
 
@@ -34,6 +35,7 @@ class DeformableConvolution(Layer):
     Source: Dai et al. 2017, arXiv:1703.06211.
     """
 
+    deformable_conv_weight: Parameter
     size_argument = "in_channels"
     _operator = "DeformableConvolution"
     _numbers = 2  # outputs of the second convolution for every element of a window
@@ -128,7 +130,7 @@ class DeformableConvolution(Layer):
         return out if self.act is None else self.act(out)
 
     def __repr__(self):
-        k, shape = self._kwargs, self.deformable_conv_weight.shape
+        k, shape = self._kwargs, self.deformable_conv_weight._sizes()
         text = (
             f"{type(self).__name__}({shape[1] or None} -> {shape[0]}, kernel_size={k['kernel']},"
             f" stride={k['stride']}"

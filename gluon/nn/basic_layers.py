@@ -12,6 +12,7 @@ from ...engine.error import InvalidValue
 from ..block import Block, _indent
 from ..hybrid import HybridBlock
 from ..layer import Layer
+from ..parameter import Parameter
 from .activations import Activation
 
 __all__ = [
@@ -199,6 +200,10 @@ class _BatchNormBase(Layer):
     """Parameters of batch normalisation: gamma, beta, and the running statistics, which are not
     trained."""
 
+    gamma: Parameter
+    beta: Parameter
+    running_mean: Parameter
+    running_var: Parameter
     size_argument = "in_channels"
 
     def __init__(
@@ -258,7 +263,7 @@ class _BatchNormBase(Layer):
         super().cast(dtype)
 
     def __repr__(self):
-        n = self.gamma.shape[0]
+        n = self.gamma._sizes()[0]
         content = ", ".join(
             f"{k}={v!r}" for k, v in {**self._kwargs, "in_channels": n or None}.items()
         )
@@ -289,6 +294,8 @@ class InstanceNorm(Layer):
     Source: Ulyanov et al. 2016, arXiv:1607.08022.
     """
 
+    gamma: Parameter
+    beta: Parameter
     size_argument = "in_channels"
 
     def __init__(
@@ -316,12 +323,14 @@ class InstanceNorm(Layer):
         )
 
     def __repr__(self):
-        return _norm_repr(self, in_channels=self.gamma.shape[0])
+        return _norm_repr(self, in_channels=self.gamma._sizes()[0])
 
 
 class LayerNorm(Layer):
     """Normalises over one axis. Source: Ba et al. 2016, arXiv:1607.06450."""
 
+    gamma: Parameter
+    beta: Parameter
     size_argument = "in_channels"
 
     def __init__(
@@ -345,7 +354,7 @@ class LayerNorm(Layer):
         return F.LayerNorm(data, gamma, beta, axis=self._axis, eps=self._epsilon)
 
     def __repr__(self):
-        return _norm_repr(self, in_channels=self.gamma.shape[0])
+        return _norm_repr(self, in_channels=self.gamma._sizes()[0])
 
 
 class GroupNorm(Layer):

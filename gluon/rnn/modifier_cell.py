@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ... import ndarray as nd
 from ...engine.error import InvalidValue, MissingMethod, MXNetError
-from .recurrent_cell import HybridRecurrentCell, begin_of, info_of
+from .recurrent_cell import HybridRecurrentCell, begin_of, cells_of, info_of
 from .sequence import (
     device_of,
     masked,
@@ -191,7 +191,7 @@ class BidirectionalCell(HybridRecurrentCell):
         steps = steps_of(length, inputs, layout)
         F = namespace(steps)
         states = self._states_for(steps, begin_state)
-        left, right = self._children.values()
+        left, right = cells_of(self)
         n = len(left.state_info())
         l_outputs, l_states = left.unroll(length, steps, states[:n], layout, False, valid_length)
         r_outputs, r_states = right.unroll(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from ... import ndarray as nd
 from ...engine.error import InvalidType, MXNetError
 from ...ndarray.ndarray import NDArray
@@ -113,6 +115,11 @@ class HybridRecurrentCell(RecurrentCell, HybridBlock):
 
     def __init__(self, prefix=None, params=None):
         super().__init__(prefix=prefix, params=params)
+
+
+def cells_of(block) -> list[RecurrentCell]:
+    """The cells that a cell has."""
+    return [cast(RecurrentCell, child) for child in block._children.values()]
 
 
 def info_of(cells, batch_size) -> list[dict]:

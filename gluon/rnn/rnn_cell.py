@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ... import ndarray as nd
 from ...engine.error import MXNetError
+from ..parameter import Parameter
 from .modifier_cell import BidirectionalCell, DropoutCell, ModifierCell, ResidualCell, ZoneoutCell
-from .recurrent_cell import HybridRecurrentCell, RecurrentCell, begin_of, info_of
+from .recurrent_cell import HybridRecurrentCell, RecurrentCell, begin_of, cells_of, info_of
 from .sequence import (
     steps_of,
 )
@@ -29,6 +30,7 @@ __all__ = [
 class _BaseCell(HybridRecurrentCell):
     """A cell with weights from the input (i2h) and from the state (h2h)."""
 
+    i2h_weight: Parameter
     size_argument = "input_size"
     gates, n_states = 1, 1
 
@@ -73,7 +75,7 @@ class _BaseCell(HybridRecurrentCell):
         return i2h, h2h, name
 
     def __repr__(self):
-        shape = self.i2h_weight.shape
+        shape = self.i2h_weight._sizes()
         return f"{type(self).__name__}({shape[1] or None} -> {shape[0]}{self._more()})"
 
     def _more(self) -> str:
@@ -263,7 +265,7 @@ class _CellStack(RecurrentCell):
 
     def _step(self, inputs, states):
         new_states, at = [], 0
-        for cell in self._children.values():
+        for cell in cells_of(self):
             n = len(cell.state_info())
             inputs, state = cell(inputs, states[at : at + n])
             at += n
@@ -275,7 +277,7 @@ class _CellStack(RecurrentCell):
     ):
         self.reset()
         states = self._states_for(steps_of(length, inputs, layout), begin_state)
-        new_states, at, cells = [], 0, list(self._children.values())
+        new_states, at, cells = [], 0, cells_of(self)
         for i, cell in enumerate(cells):
             n = len(cell.state_info())
             inputs, state = cell.unroll(

@@ -3,11 +3,14 @@ operator."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ... import ndarray as nd
 from ...engine.error import InvalidValue, MXNetError, ShapeError
 from ...kernels.record import dtype_name
 from ...ndarray.ndarray import NDArray
 from ..hybrid import HybridBlock
+from ..parameter import Parameter
 from . import rnn_cell
 from .sequence import check_layout, zero_state
 
@@ -18,6 +21,8 @@ class _RNNLayer(HybridBlock):
     """What the recurrent layers have in common. `gates`: blocks of rows of the weights; `n_states`:
     LSTM has two."""
 
+    l0_i2h_weight: Parameter
+    _cell: Callable[[str, int], rnn_cell.HybridRecurrentCell]  # a layer of one direction as a cell
     size_argument = "input_size"
     gates, n_states = 1, 1
 
@@ -108,7 +113,7 @@ class _RNNLayer(HybridBlock):
         more = [f"num_layers={self._num_layers}"] if self._num_layers != 1 else []
         more += [f"dropout={self._dropout}"] if self._dropout else []
         more += ["bidirectional"] if len(self._directions) == 2 else []
-        n_in = self.l0_i2h_weight.shape[1]
+        n_in = self.l0_i2h_weight._sizes()[1]
         sizes = f"{n_in or None} -> {self._hidden_size}"
         return f"{type(self).__name__}({', '.join([sizes, self._layout, *more])})"
 
@@ -173,7 +178,7 @@ class _RNNLayer(HybridBlock):
     def _complete_shapes(self, shape) -> None:
         """Sets the shapes of parameters that depend on the input size; they are packed before the
         operator."""
-        if shape is None or len(shape) != 3 or self.l0_i2h_weight.shape[1]:
+        if shape is None or len(shape) != 3 or self.l0_i2h_weight._sizes()[1]:
             return
         self._input_size = shape[2]
         for d in self._directions:
@@ -241,7 +246,9 @@ class _RNNLayer(HybridBlock):
                 cells = [
                     self._cell(f"{d}{layer}_", self._inputs_of(layer)) for d in self._directions
                 ]
-                stack.add(cells[0] if len(cells) == 1 else rnn_cell.BidirectionalCell(*cells))
+                stack.add(
+                    cells[0] if len(cells) == 1 else rnn_cell.BidirectionalCell(cells[0], cells[1])
+                )
                 if self._dropout > 0 and layer != self._num_layers - 1:
                     stack.add(rnn_cell.DropoutCell(self._dropout))
         return stack

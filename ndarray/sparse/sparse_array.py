@@ -131,7 +131,8 @@ class BaseSparseNDArray(NDArray):
 
     def copy(self) -> Self:
         """A copy on the same device."""
-        return functions._copy(self)
+        same: Any = functions._copy(self)  # of the same class
+        return same
 
     def astype(self, dtype, copy: bool = True) -> Self:
         """A copy with another dtype (the array itself if it has it and copy is False)."""
@@ -356,7 +357,8 @@ class RowSparseNDArray(BaseSparseNDArray):
 
     def retain(self, *args, **kwargs) -> RowSparseNDArray:
         """The rows at given indices; see nd.sparse.retain."""
-        return functions._sparse_retain(self, *args, **kwargs)
+        rows: Any = functions._sparse_retain(self, *args, **kwargs)
+        return rows
 
     def _add_up(self, pairs, add: bool) -> None:
         """Sets this array to (or, if add, adds to it) the sum of rows: pairs of (row numbers,
@@ -367,8 +369,8 @@ class RowSparseNDArray(BaseSparseNDArray):
             sparse.append(self)
         total = row_sparse(self.shape, *added_up(self.shape, sparse)) if sparse else None
         if dense:
-            made = dense[0] if len(dense) == 1 else functions.add_n(*dense)
-            found = made if total is None else made + total
+            made: Any = dense[0] if len(dense) == 1 else functions.add_n(*dense)
+            found: Any = made if total is None else made + total
         else:
             found = functions.zeros_like(self) if total is None else total
         if found._spec is self._spec:

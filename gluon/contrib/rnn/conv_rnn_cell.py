@@ -8,6 +8,7 @@ from __future__ import annotations
 from ....engine.error import InvalidValue
 from ....kernels.record import several
 from ....ndarray import NDArray
+from ...parameter import Parameter
 from ...rnn.rnn_cell import HybridRecurrentCell, activate
 from ...rnn.sequence import namespace, zero_state
 
@@ -33,6 +34,7 @@ class _ConvCell(HybridRecurrentCell):
     """Parameters, shapes and the two convolutions. gates: the number of rows of the weights /
     hidden_channels; n_states: the number of states, all of one shape."""
 
+    i2h_weight: Parameter
     n_axes, gates, n_states = 1, 1, 1
 
     def _set_up(
@@ -110,7 +112,7 @@ class _ConvCell(HybridRecurrentCell):
         return i2h, h2h, name
 
     def __repr__(self):
-        shape = self.i2h_weight.shape
+        shape = self.i2h_weight._sizes()
         channels = shape[1 if self._channel_axis == 1 else -1]
         return (
             f"{type(self).__name__}({channels or None} -> {shape[0]}, {self._activation},"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ....engine.error import MXNetError
+from ...parameter import Parameter
 from ...rnn.rnn_cell import BidirectionalCell, HybridRecurrentCell, ModifierCell
 from ...rnn.sequence import device_of, masked, merged, namespace, steps_of
 
@@ -94,6 +95,8 @@ class LSTMPCell(HybridRecurrentCell):
     Source: Sak et al. 2014, arXiv:1402.1128.
     """
 
+    i2h_weight: Parameter
+    h2r_weight: Parameter
     size_argument = "input_size"
 
     def __init__(
@@ -133,7 +136,7 @@ class LSTMPCell(HybridRecurrentCell):
         return "lstmp"
 
     def __repr__(self):
-        shape, projected = self.i2h_weight.shape, self.h2r_weight.shape[0]
+        shape, projected = self.i2h_weight._sizes(), self.h2r_weight._sizes()[0]
         return f"LSTMPCell({shape[1] or None} -> {shape[0]} -> {projected})"
 
     def hybrid_forward(

@@ -7,6 +7,8 @@ Random ones draw from the package's random stream, which `mx.random.seed` restar
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -71,9 +73,11 @@ class Compose(_TakesNumpy, Sequential):
     def forward(self, x, *args):
         steps = list(self._children.values())
         while steps:
-            step = steps.pop(0)
-            if steps and type(step) is ToTensor and type(steps[0]) is Normalize and _is_bytes(x):
-                step = steps.pop(0).of_bytes
+            step: Callable[..., Any] = steps.pop(0)
+            after = steps[0] if steps and type(step) is ToTensor and _is_bytes(x) else None
+            if isinstance(after, Normalize) and type(after) is Normalize:
+                steps.pop(0)
+                step = after.of_bytes
             x = step(x, *args)
             args = ()
             if isinstance(x, (tuple, list)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ....engine.error import InvalidValue
 from ... import nn
 from ...hybrid import HybridBlock
@@ -45,6 +47,10 @@ class _BlockV1(HybridBlock):
                 nn.BatchNorm(),
             )
 
+    def _fill(self, channels: int, stride: int, in_channels: int) -> None:
+        """Adds the convolutions to the body."""
+        raise NotImplementedError
+
     def hybrid_forward(self, F, x):
         residual = x if self.downsample is None else self.downsample(x)
         return F.Activation(self.body(x) + residual, act_type="relu")
@@ -82,6 +88,10 @@ class BottleneckV1(_BlockV1):
 
 class _BlockV2(HybridBlock):
     """x + convolutions(x), with normalisation and activation before each; arguments as for v1."""
+
+    def _convolutions(self, channels, stride, in_channels) -> tuple[Callable[[], nn.Conv2D], ...]:
+        """What makes the convolutions, in order."""
+        raise NotImplementedError
 
     def __init__(self, channels, stride, downsample=False, in_channels=0, **kwargs):
         super().__init__(**kwargs)
@@ -128,6 +138,9 @@ class BottleneckV2(_BlockV2):
 
 
 class _ResNet(HybridBlock):
+    features: nn.HybridSequential
+    output: nn.Dense
+
     def _stem(self, channels, thumbnail):
         if thumbnail:
             self.features.add(_conv3x3(channels, 1, 0))
