@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from logging import CRITICAL, DEBUG, ERROR, INFO, NOTSET, WARNING
+from typing import Any
 
 __all__ = [
     "CRITICAL",
@@ -36,7 +37,9 @@ class _Formatter(logging.Formatter):
         return super().format(record)
 
 
-def get_logger(name=None, filename=None, filemode=None, level=WARNING) -> logging.Logger:
+def get_logger(
+    name: str | None = None, filename: str | None = None, filemode: Any = None, level: Any = WARNING
+) -> logging.Logger:
     """A logger with this format, configured at the first request; without a name the unchanged root
     logger.
 
@@ -61,7 +64,9 @@ def get_logger(name=None, filename=None, filemode=None, level=WARNING) -> loggin
     return logger
 
 
-def getLogger(name=None, filename=None, filemode=None, level=WARNING):  # noqa: N802 - MXNet's name
+def getLogger(
+    name: str | None = None, filename: str | None = None, filemode: Any = None, level: Any = WARNING
+) -> Any:  # noqa: N802 - MXNet's name
     """The same as get_logger. Deprecated."""
     warnings.warn("getLogger is deprecated: use get_logger", DeprecationWarning, stacklevel=2)
     return get_logger(name, filename, filemode, level)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,18 +61,18 @@ class FeedForward:
 
     def __init__(
         self,
-        symbol,
-        ctx=None,
-        num_epoch=None,
-        epoch_size=None,
-        optimizer="sgd",
-        initializer=Uniform(0.01),
-        numpy_batch_size=128,
-        arg_params=None,
-        aux_params=None,
-        allow_extra_params=False,
-        begin_epoch=0,
-        **kwargs,
+        symbol: Any,
+        ctx: Context | Sequence[Context] | None = None,
+        num_epoch: int | None = None,
+        epoch_size: Any = None,
+        optimizer: Any = "sgd",
+        initializer: Any = Uniform(0.01),
+        numpy_batch_size: int = 128,
+        arg_params: Any = None,
+        aux_params: Any = None,
+        allow_extra_params: bool = False,
+        begin_epoch: int = 0,
+        **kwargs: Any,
     ):
         warnings.warn(
             "mxnet.model.FeedForward has been deprecated. Please use mxnet.mod.Module instead.",
@@ -218,7 +218,9 @@ class FeedForward:
             _load_data(batch, targets)
             yield i, batch, executor.forward(is_train=False)
 
-    def predict(self, X, num_batch=None, return_data=False, reset=True):
+    def predict(
+        self, X: Any, num_batch: Any = None, return_data: bool = False, reset: bool = True
+    ) -> Any:
         """Outputs for arrays or an iterator: a NumPy array, or a list of them.
 
         return_data: also the data and labels, (outputs, data, labels).
@@ -234,7 +236,14 @@ class FeedForward:
         outputs, data, labels = (x[0] if len(x) == 1 else x for x in joined)
         return (outputs, data, labels) if return_data else outputs
 
-    def score(self, X, eval_metric="acc", num_batch=None, batch_end_callback=None, reset=True):
+    def score(
+        self,
+        X: Any,
+        eval_metric: Any = "acc",
+        num_batch: Any = None,
+        batch_end_callback: Any = None,
+        reset: bool = True,
+    ) -> Any:
         """The metric's value over an iterator."""
         eval_metric = metric.create(eval_metric)
         X = self._init_iter(X, None, is_train=False)
@@ -248,18 +257,18 @@ class FeedForward:
 
     def fit(
         self,
-        X,
-        y=None,
-        eval_data=None,
-        eval_metric="acc",
-        epoch_end_callback=None,
-        batch_end_callback=None,
-        kvstore="local",
-        logger=None,
-        work_load_list=None,
-        monitor=None,
-        eval_end_callback=LogValidationMetricsCallback(),
-        eval_batch_end_callback=None,
+        X: Any,
+        y: Any = None,
+        eval_data: Any = None,
+        eval_metric: Any = "acc",
+        epoch_end_callback: Any = None,
+        batch_end_callback: Any = None,
+        kvstore: str = "local",
+        logger: Any = None,
+        work_load_list: Any = None,
+        monitor: Any = None,
+        eval_end_callback: Any = LogValidationMetricsCallback(),
+        eval_batch_end_callback: Any = None,
     ) -> None:
         """Trains on arrays (X, y) or an iterator X, from begin_epoch to num_epoch."""
         logger = logger or logging
@@ -301,6 +310,8 @@ class FeedForward:
                 _update_params(*arrays, updater, len(self.ctx), store, param_names)
 
         data.reset()
+        if self.num_epoch is None:
+            raise InvalidValue("fit: num_epoch must be given")
         for epoch in range(self.begin_epoch, self.num_epoch):
             tic = time.time()
             eval_metric.reset()
@@ -375,7 +386,7 @@ class FeedForward:
 
     # ---- files -----------------------------------------------------------------------------------
 
-    def save(self, prefix, epoch=None, remove_amp_cast=True) -> None:
+    def save(self, prefix: str, epoch: int | None = None, remove_amp_cast: bool = True) -> None:
         """Writes prefix-symbol.json and prefix-EPOCH.params (default: num_epoch)."""
         epoch = self.num_epoch if epoch is None else epoch
         if epoch is None:
@@ -390,7 +401,9 @@ class FeedForward:
         )
 
     @staticmethod
-    def load(prefix, epoch, ctx=None, **kwargs) -> FeedForward:
+    def load(
+        prefix: str, epoch: int, ctx: Context | Sequence[Context] | None = None, **kwargs: Any
+    ) -> FeedForward:
         """A model from a checkpoint; fit continues after that epoch."""
         symbol, arg_params, aux_params = load_checkpoint(prefix, epoch)
         return FeedForward(
@@ -404,24 +417,24 @@ class FeedForward:
 
     @staticmethod
     def create(
-        symbol,
-        X,
-        y=None,
-        ctx=None,
-        num_epoch=None,
-        epoch_size=None,
-        optimizer="sgd",
-        initializer=Uniform(0.01),
-        eval_data=None,
-        eval_metric="acc",
-        epoch_end_callback=None,
-        batch_end_callback=None,
-        kvstore="local",
-        logger=None,
-        work_load_list=None,
-        eval_end_callback=LogValidationMetricsCallback(),
-        eval_batch_end_callback=None,
-        **kwargs,
+        symbol: Any,
+        X: Any,
+        y: Any = None,
+        ctx: Context | Sequence[Context] | None = None,
+        num_epoch: int | None = None,
+        epoch_size: Any = None,
+        optimizer: Any = "sgd",
+        initializer: Any = Uniform(0.01),
+        eval_data: Any = None,
+        eval_metric: Any = "acc",
+        epoch_end_callback: Any = None,
+        batch_end_callback: Any = None,
+        kvstore: str = "local",
+        logger: Any = None,
+        work_load_list: Any = None,
+        eval_end_callback: Any = LogValidationMetricsCallback(),
+        eval_batch_end_callback: Any = None,
+        **kwargs: Any,
     ) -> FeedForward:
         """Creates and trains a model."""
         model = FeedForward(

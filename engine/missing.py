@@ -7,6 +7,7 @@ A row is removed when plait gets its name. Code that finds no such name calls `a
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from .error import MissingName, MXNetError, compose
 
@@ -69,7 +70,7 @@ def reason(full: str) -> str | None:
     return None
 
 
-def attribute(module: str, name: str, text: str | None = None, fix: str | None = None):
+def attribute(module: str, name: str, text: str | None = None, fix: str | None = None) -> Any:
     """The AttributeError of a module without a name. text, fix: where the table has no row."""
     text = text or f"module {module!r} has no attribute {name!r}"
     return MissingName(reason(f"{module}.{name}") or compose(text, fix=fix))

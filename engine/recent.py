@@ -61,23 +61,23 @@ class Recent(dict):
     def __iter__(self) -> Iterator:
         return iter([*self.older, *dict.keys(self)])
 
-    def items(self):
+    def items(self) -> Any:
         return [*self.older.items(), *dict.items(self)]
 
-    def values(self):
+    def values(self) -> Any:
         return [*self.older.values(), *dict.values(self)]
 
-    def get(self, key, default=None):
+    def get(self, key: Any, default: Any = None) -> Any:
         found = self[key]
         return default if found is None else found
 
-    def setdefault(self, key, default=None):
+    def setdefault(self, key: Any, default: Any = None) -> Any:
         found = self[key]
         if found is None:
             found = self[key] = default
         return found
 
-    def pop(self, key, default=None):
+    def pop(self, key: Any, default: Any = None) -> Any:
         found = self[key]
         dict.pop(self, key, None)
         return default if found is None else found

@@ -20,7 +20,7 @@ def get_registry(base_class: type[Class]) -> dict[str, type[Class]]:
     return dict(table(base_class))
 
 
-def get_register_func(base_class: type, nickname: str):
+def get_register_func(base_class: type, nickname: str) -> Any:
     """A function register(klass, name=None) -> klass, for subclasses of base_class; a decorator.
 
     nickname: what a class is called in errors and JSON ("metric").
@@ -39,7 +39,7 @@ def get_register_func(base_class: type, nickname: str):
     return register
 
 
-def get_alias_func(base_class: type, nickname: str):
+def get_alias_func(base_class: type, nickname: str) -> Any:
     """A decorator factory alias(*names): further names of a class."""
     register = get_register_func(base_class, nickname)
 
@@ -55,7 +55,7 @@ def get_alias_func(base_class: type, nickname: str):
     return alias
 
 
-def get_create_func(base_class: type, nickname: str):
+def get_create_func(base_class: type, nickname: str) -> Any:
     """A function create(name, *args, **kwargs) -> object; see its docstring."""
 
     def create(*args, **kwargs):

@@ -28,4 +28,5 @@ else:
         return found
 
     def __dir__():
-        return sorted({*globals(), "contrib", "data", "metric", "model_zoo", "rnn"})
+        names = {*globals(), "contrib", "data", "metric", "model_zoo", "rnn"}
+        return sorted(names - {"TYPE_CHECKING", "submodule"})

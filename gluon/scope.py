@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..symbol import name as naming
 from .parameter_dict import ParameterDict
@@ -40,7 +40,7 @@ class BlockScope:
         self._counter: dict[str, int] = {}
 
     @staticmethod
-    def create(prefix, params, hint) -> tuple[str, ParameterDict]:
+    def create(prefix: str | None, params: Any, hint: str) -> tuple[str, ParameterDict]:
         """Prefix and ParameterDict of a block that is being created in the current scope."""
         scope = _current.value
         if scope is None:

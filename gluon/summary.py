@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 from ..engine.error import MXNetError
 from ..ndarray import autograd
@@ -27,7 +28,7 @@ class _Row:
         self.n_params, self.n_trainable, self.n_shared = n_params, n_trainable, n_shared
 
 
-def print_summary(block, inputs, style: str) -> None:
+def print_summary(block: Any, inputs: Any, style: str) -> None:
     """Runs the block once on inputs and prints the table."""
     if style not in ("mxnet", "tree"):
         raise SummaryError(f"summary: style must be 'mxnet' or 'tree', got {style!r}")

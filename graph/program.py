@@ -99,7 +99,9 @@ class Program:
     def __del__(self, free=lib.pl_program_free):
         free(self.handle)
 
-    def run(self, inputs: Sequence, outputs: Sequence = (), location=-1, scalars=()) -> list:
+    def run(
+        self, inputs: Sequence, outputs: Sequence = (), location: int = -1, scalars: Any = ()
+    ) -> list:
         """Pushes one run on arrays. outputs: arrays to write the first outputs into, or nothing:
         all are made new. scalars: what the open scalars of the graph are computed from. Returns
         every output array. Raises MemoryError."""
@@ -161,7 +163,7 @@ class Prepack:
 def lower(
     outputs: Sequence[Value],
     inputs: Sequence[Value],
-    device,
+    device: Any,
     name: str = "program",
     *,
     tier: int = 0,

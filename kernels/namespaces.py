@@ -29,12 +29,13 @@ def derive(
     others, fixes = others or {}, fixes or {}
 
     def get(name: str) -> Any:
-        if not name.startswith("__"):
-            for full in (others.get(name, ""), *(prefix + name for prefix in prefixes)):
-                if full in REGISTRY:
-                    function = make(full, name)
-                    setattr(sys.modules[module], name, function)
-                    return function
+        if name.startswith("__"):  # not an operator, and Python asks for some
+            raise AttributeError(name)
+        for full in (others.get(name, ""), *(prefix + name for prefix in prefixes)):
+            if full in REGISTRY:
+                function = make(full, name)
+                setattr(sys.modules[module], name, function)
+                return function
         rule = f"module {shown!r} has no function {name!r}"
         raise missing.attribute(shown, name, rule, fixes.get(name) or did_you_mean(name, names()))
 

@@ -39,3 +39,5 @@ else:
 
     def __dir__():
         return sorted({*globals(), *_names()})
+
+    del TYPE_CHECKING, derive  # no names of nd

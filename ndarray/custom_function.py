@@ -64,7 +64,7 @@ def _as_list(value) -> list:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def traced_function(function, inputs) -> Any:
+def traced_function(function: Any, inputs: Any) -> Any:
     """The call of an autograd.Function on Symbols of a traced block. Its forward runs once on
     zeros, to infer the shapes of its outputs."""
     try:

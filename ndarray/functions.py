@@ -4,7 +4,7 @@ functions."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..engine.error import MXNetError
@@ -83,12 +83,12 @@ def operator_function(op: Operator, name: str) -> Callable[..., Any]:
     return make_function(op, name, call, __name__)
 
 
-def apply(op: Operator, inputs, attrs) -> Any:
+def apply(op: Operator, inputs: Any, attrs: Any) -> Any:
     """An operator that has no name here: what a record's `grad` calls of a record of its own."""
     return invoke(op, inputs, attrs)
 
 
-def numbers(dynamic, lists: bool) -> list[float]:
+def numbers(dynamic: Sequence[Any], lists: bool) -> list[float]:
     """Dynamic parameters as kernels get them: NaN for None, lists flattened."""
     if not lists:
         return [NAN if d is None else d for d in dynamic]
@@ -101,7 +101,7 @@ def numbers(dynamic, lists: bool) -> list[float]:
     return flat
 
 
-def list_to_tuple(value) -> Any:
+def list_to_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 

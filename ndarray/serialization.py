@@ -13,7 +13,8 @@ from __future__ import annotations
 import os
 import struct
 from math import prod
-from typing import NamedTuple
+from os import PathLike
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,7 +50,7 @@ class Record(NamedTuple):
 # ---- writing -------------------------------------------------------------------------------------
 
 
-def save(fname, data) -> None:
+def save(fname: str | PathLike[str], data: Any) -> None:
     """Writes an array, a list of arrays or a dict of name -> array to a file.
 
     The file is written atomically. Raises ValueError or TypeError for other data, OSError if it
@@ -62,7 +63,7 @@ def save(fname, data) -> None:
         file.writelines(chunks)
 
 
-def save_tobuffer(data) -> bytes:
+def save_tobuffer(data: Any) -> bytes:
     """The file content of `save`, as bytes."""
     return b"".join(_chunks(data))
 
@@ -139,7 +140,7 @@ def _sparse_record(array: NDArray) -> list:
 # ---- reading -------------------------------------------------------------------------------------
 
 
-def load(fname) -> list[NDArray] | dict[str, NDArray]:
+def load(fname: str | PathLike[str]) -> list[NDArray] | dict[str, NDArray]:
     """The arrays of a file: a list, or a dict if they have names.
 
     Every version of MXNet's format is read. Raises FileError if the file has another format, is
@@ -150,7 +151,7 @@ def load(fname) -> list[NDArray] | dict[str, NDArray]:
     return _load(files.read(path, "load", where), f"load: {path!r}")
 
 
-def load_frombuffer(buf) -> list[NDArray] | dict[str, NDArray]:
+def load_frombuffer(buf: Any) -> list[NDArray] | dict[str, NDArray]:
     """Like `load`, from the bytes of a file."""
     if not isinstance(buf, (bytes, bytearray, memoryview)):
         raise InvalidType(f"load_frombuffer: buf must be bytes, got {type(buf).__name__}")

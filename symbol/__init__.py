@@ -27,3 +27,5 @@ else:
     def __dir__():
         modules = ("contrib", "image", "linalg", "op", "random", "sparse")
         return sorted({*dir(importlib.import_module(".functions", __name__)), *modules})
+
+    del TYPE_CHECKING  # no name of sym

@@ -10,7 +10,7 @@ import ast
 import math
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..engine.error import InvalidValue, MXNetError
@@ -31,7 +31,7 @@ SCOPE = "__subgraph_name__"  # the attribute of nodes created inside a body
 # ---- the user's functions ------------------------------------------------------------------------
 
 
-def foreach(body, data, init_states, name="foreach"):
+def foreach(body: Callable[..., Any], data: Any, init_states: Any, name: str = "foreach") -> Any:
     """Calls body(slice of data, states) -> (outputs, new states) for every slice along axis 0.
 
     data, init_states: a Symbol or nested lists of them. Returns (outputs stacked along axis 0, the
@@ -68,7 +68,13 @@ def foreach(body, data, init_states, name="foreach"):
     return _regroup(result[: len(outs)], out_form), _regroup(result[len(outs) :], after_form)
 
 
-def while_loop(cond, func, loop_vars, max_iterations=None, name="while_loop"):
+def while_loop(
+    cond: Callable[..., Any],
+    func: Callable[..., Any],
+    loop_vars: Any,
+    max_iterations: int | None = None,
+    name: str = "while_loop",
+) -> Any:
     """Calls func(*loop_vars) -> (outputs, new loop_vars) while cond(*loop_vars) is true, at most
     max_iterations times.
 
@@ -124,7 +130,9 @@ def while_loop(cond, func, loop_vars, max_iterations=None, name="while_loop"):
     return _regroup(result[: len(outs)], out_form), _regroup(result[len(outs) :], form)
 
 
-def cond(pred, then_func, else_func, name="cond"):
+def cond(
+    pred: Any, then_func: Callable[..., Any], else_func: Callable[..., Any], name: str = "cond"
+) -> Any:
     """then_func() if pred is true, else else_func(): only one of them is computed when the graph
     runs. Both must give arrays of the same shapes and dtypes."""
     graphs, outers, form = [], [], None
@@ -154,22 +162,22 @@ def cond(pred, then_func, else_func, name="cond"):
     return _regroup(result, form)
 
 
-def isinf(data):
+def isinf(data: Symbol) -> Symbol:
     """1 where an element is infinite, else 0."""
     return data.abs() == math.inf
 
 
-def isnan(data):
+def isnan(data: Symbol) -> Symbol:
     """1 where an element is not a number, else 0."""
     return data != data
 
 
-def isfinite(data):
+def isfinite(data: Symbol) -> Symbol:
     """1 where an element is a finite number, else 0."""
     return apply(lookup("logical_not"), "logical_not", [isinf(data) + isnan(data)], {})
 
 
-def rand_zipfian(true_classes, num_sampled, range_max):
+def rand_zipfian(true_classes: Any, num_sampled: Any, range_max: Any) -> Any:
     """(classes, expected counts of true_classes, expected counts of the classes) of num_sampled
     draws from the log-uniform distribution over [0, range_max): int64, float64, float64."""
     from .random import uniform

@@ -34,7 +34,6 @@ wrong: int = x.sum()  # error: assignment
 x.sum(axes=1)  # error: call-arg
 x.sum(keepdims="yes")  # error: arg-type
 x.summ()  # error: attr-defined
-x.reshape(shpae=(3, 2))  # error: call-arg
 x + "1"  # error: operator
 number: float = (2 * x + np.float32(1))[0:1].asscalar()
 x[:] = 3

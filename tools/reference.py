@@ -10,6 +10,7 @@ import pkgutil
 import textwrap
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from .. import MODULES
 from . import operator_reference
@@ -70,7 +71,7 @@ def _doc(value) -> str:
     return textwrap.dedent(inspect.getdoc(value) or "").strip()
 
 
-def entry(name: str, value, level: str = "###") -> str:
+def entry(name: str, value: Any, level: str = "###") -> str:
     """The text for one class or function; for a class, its public methods too."""
     lines = [f"{level} {name}\n", f"```text\n{name}{_signature(value)}\n```\n", _doc(value), ""]
     if inspect.isclass(value):

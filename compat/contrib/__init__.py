@@ -22,4 +22,4 @@ else:
 
     def __dir__():
         names = "amp autograd io nd ndarray svrg_optimization sym symbol tensorboard text"
-        return sorted({*globals(), *names.split()})
+        return names.split()

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-def set_is_training(is_train) -> bool:
+def set_is_training(is_train: Any) -> bool:
     """Switches training mode and recording together. Returns whether recording was on."""
     current.set_training(is_train)
     return current.set_recording(is_train)
@@ -35,8 +35,9 @@ def set_is_training(is_train) -> bool:
 class TrainingStateScope:
     """`with TrainingStateScope(True):` computations inside are recorded, in training mode."""
 
-    def __init__(self, enter_state):
-        self._enter_state, self._before = enter_state, None
+    def __init__(self, enter_state: bool):
+        self._enter_state = enter_state
+        self._before: bool | None = None
 
     def __enter__(self):
         self._before = set_is_training(self._enter_state)
@@ -56,7 +57,7 @@ def test_section() -> TrainingStateScope:
     return TrainingStateScope(False)
 
 
-def backward(outputs, out_grads=None, retain_graph=False) -> None:
+def backward(outputs: Any, out_grads: Any = None, retain_graph: bool = False) -> None:
     """Computes the gradients of marked variables. outputs: list of arrays; out_grads: None, or a
     list with a gradient, or None, for each."""
     if not isinstance(outputs, (list, tuple)):
@@ -73,7 +74,7 @@ class OutputsError(InvalidType, AssertionError):
     """Outputs or inputs of a gradient that are not arrays."""
 
 
-def compute_gradient(outputs) -> None:
+def compute_gradient(outputs: Any) -> None:
     """backward of a list of outputs."""
     backward(outputs)
 
@@ -101,7 +102,7 @@ def grad_and_loss(
     return wrapped
 
 
-def grad(func, argnum=None):
+def grad(func: Callable[..., Any], argnum: Any = None) -> Any:
     """A function that returns the gradients of func. argnum: as in grad_and_loss."""
     both = grad_and_loss(func, argnum)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from math import prod
+from typing import Any
 
 from ... import ndarray as nd
 from ... import symbol
@@ -31,15 +32,15 @@ class FusedRNNCell(BaseRNNCell):
 
     def __init__(
         self,
-        num_hidden,
-        num_layers=1,
-        mode="lstm",
-        bidirectional=False,
-        dropout=0.0,
-        get_next_state=False,
-        forget_bias=1.0,
-        prefix=None,
-        params=None,
+        num_hidden: Any,
+        num_layers: int = 1,
+        mode: str = "lstm",
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+        get_next_state: bool = False,
+        forget_bias: float = 1.0,
+        prefix: str | None = None,
+        params: Any = None,
     ):
         if mode not in GATES:
             raise InvalidValue(
@@ -54,7 +55,7 @@ class FusedRNNCell(BaseRNNCell):
         self._parameter = self.params.get("parameters", init=start)
 
     @property
-    def state_info(self):
+    def state_info(self) -> list[Any]:
         shape = (len(self._directions) * self._num_layers, 0, self._num_hidden)
         return [{"shape": shape, "__layout__": "LNC"} for _ in range(1 + (self._mode == "lstm"))]
 
@@ -89,7 +90,7 @@ class FusedRNNCell(BaseRNNCell):
             raise CellError("Invalid parameters size for FusedRNNCell")
         return args
 
-    def unpack_weights(self, args):
+    def unpack_weights(self, args: Any) -> Any:
         """A copy of the dict args with an array for each gate instead of the vector."""
         args = args.copy()
         arr = args.pop(self._parameter.name)
@@ -99,7 +100,7 @@ class FusedRNNCell(BaseRNNCell):
         args.update({k: v.copy() for k, v in self._slice_weights(arr, num_input, h).items()})
         return args
 
-    def pack_weights(self, args):
+    def pack_weights(self, args: Any) -> Any:
         """The reverse of unpack_weights."""
         args = args.copy()
         b, m, h = len(self._directions), self._num_gates, self._num_hidden
@@ -113,10 +114,17 @@ class FusedRNNCell(BaseRNNCell):
         args[self._parameter.name] = arr
         return args
 
-    def __call__(self, inputs, states):
+    def __call__(self, inputs: Any, states: Any) -> Any:
         raise MissingMethod("FusedRNNCell cannot be stepped. Please use unroll")
 
-    def unroll(self, length, inputs, begin_state=None, layout="NTC", merge_outputs=None):
+    def unroll(
+        self,
+        length: Any,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: Any = None,
+    ) -> Any:
         """(outputs, last states); states are [] without get_next_state. See BaseRNNCell.unroll."""
         self.reset()
         inputs, axis = normalize(length, inputs, layout, True)
@@ -150,7 +158,7 @@ class FusedRNNCell(BaseRNNCell):
             outputs = symbol.swapaxes(outputs, dim1=0, dim2=1)
         return normalize(length, outputs, layout, merge_outputs)[0], last
 
-    def unfuse(self):
+    def unfuse(self) -> Any:
         """The same layers as a SequentialRNNCell of cells that can be stepped; pack_weights and
         unpack_weights convert the parameters."""
         make = {

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ...engine.error import InvalidValue, MXNetError, compose
+from ...kernels.spec import DType
 from ...ndarray.ndarray import from_memory
 from ...ndarray.saved_state import Stateful
 from .source import MXDataIter, Sample, parsed, positive, refuse_positional, shape_of, warn_unknown
@@ -58,7 +61,7 @@ class Rows(Stateful):
 
     not_state = ("_tables", "_rows", "_batch_size", "_round", "_dtype")
 
-    def __init__(self, data, label, batch_size: int, round_batch: bool):
+    def __init__(self, data: Any, label: Any, batch_size: int, round_batch: bool):
         self._tables, self._batch_size, self._round = (data, label), batch_size, round_batch
         self._rows = np.arange(len(data))
         self._at, self._ended = 0, False
@@ -97,19 +100,19 @@ class Rows(Stateful):
 
 
 def CSVIter(  # noqa: N802 - MXNet's name
-    *args,
-    data_csv,
-    data_shape,
-    batch_size,
-    label_csv=None,
-    label_shape=(1,),
-    round_batch=True,
-    prefetch_buffer=4,
-    ctx="gpu",
-    dtype=None,
-    data_name="data",
-    label_name="softmax_label",
-    **unknown,
+    *args: Any,
+    data_csv: Any,
+    data_shape: Sequence[int],
+    batch_size: int,
+    label_csv: Any = None,
+    label_shape: Any = (1,),
+    round_batch: bool = True,
+    prefetch_buffer: int = 4,
+    ctx: str = "gpu",
+    dtype: DType | None = None,
+    data_name: str = "data",
+    label_name: str = "softmax_label",
+    **unknown: Any,
 ) -> MXDataIter:
     """An iterator over the rows of CSV files; the values are held in memory.
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...engine import cpu
 from ...engine.error import InvalidValue, MXNetError, compose
 from ...kernels.record import dtype_name
+from ...kernels.spec import DType
 from ...ndarray.ndarray import from_memory
 from ...ndarray.sparse.sparse_array import csr
 from ...ndarray.sparse.structure import pointers
@@ -109,20 +111,20 @@ class _Lines(Rows):
 
 def LibSVMIter(  # noqa: N802 - MXNet's name
     *,
-    data_libsvm,
-    data_shape,
-    batch_size,
-    label_libsvm=None,
-    label_shape=(1,),
-    num_parts=1,
-    part_index=0,
-    round_batch=True,
-    prefetch_buffer=4,
-    ctx="gpu",
-    dtype=None,
-    data_name="data",
-    label_name="softmax_label",
-    **unknown,
+    data_libsvm: Any,
+    data_shape: Sequence[int],
+    batch_size: int,
+    label_libsvm: Any = None,
+    label_shape: Any = (1,),
+    num_parts: int = 1,
+    part_index: int = 0,
+    round_batch: bool = True,
+    prefetch_buffer: int = 4,
+    ctx: str = "gpu",
+    dtype: DType | None = None,
+    data_name: str = "data",
+    label_name: str = "softmax_label",
+    **unknown: Any,
 ) -> MXDataIter:
     """An iterator over the lines of LibSVM files, `label column:value ...` with columns that count
     from 0 and ascend; batches are csr.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ...engine.error import InvalidValue
+from ...kernels.spec import DType
 from ...ndarray.ndarray import from_memory
 from ...ndarray.saved_state import Stateful
 from ..idx import DatasetError, read_idx
@@ -51,22 +53,22 @@ class _Images(Stateful):
 
 
 def MNISTIter(  # noqa: N802 - MXNet's name
-    *args,
-    image="./train-images-idx3-ubyte",
-    label="./train-labels-idx1-ubyte",
-    batch_size=128,
-    shuffle=True,
-    flat=False,
-    seed=0,
-    silent=False,
-    num_parts=1,
-    part_index=0,
-    prefetch_buffer=4,
-    ctx="gpu",
-    dtype=None,
-    data_name="data",
-    label_name="softmax_label",
-    **unknown,
+    *args: Any,
+    image: str = "./train-images-idx3-ubyte",
+    label: str = "./train-labels-idx1-ubyte",
+    batch_size: int = 128,
+    shuffle: bool = True,
+    flat: bool = False,
+    seed: int = 0,
+    silent: bool = False,
+    num_parts: int = 1,
+    part_index: int = 0,
+    prefetch_buffer: int = 4,
+    ctx: str = "gpu",
+    dtype: DType | None = None,
+    data_name: str = "data",
+    label_name: str = "softmax_label",
+    **unknown: Any,
 ) -> MXDataIter:
     """An iterator over images and labels in IDX files (.gz or not): float32 values in [0, 1).
 

@@ -8,7 +8,8 @@ import shutil
 import tarfile
 import warnings
 import zipfile
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -307,17 +308,17 @@ _register = get_register_func(_TokenEmbedding, "token embedding")
 _create = get_create_func(_TokenEmbedding, "token embedding")
 
 
-def register(embedding_cls):
+def register(embedding_cls: Any) -> Any:
     """Class decorator: makes word vectors known to `create` under their name in lower case."""
     return _register(embedding_cls)
 
 
-def create(embedding_name, **kwargs):
+def create(embedding_name: str, **kwargs: Any) -> Any:
     """Word vectors by name: create("glove", pretrained_file_name="glove.6B.50d.txt")."""
     return _create(embedding_name, **kwargs)
 
 
-def get_pretrained_file_names(embedding_name=None):
+def get_pretrained_file_names(embedding_name: str | None = None) -> Any:
     """The names of files of some word vectors; without a name, of all, as a dict. Raises KeyError
     for an unknown name."""
     known = table(_TokenEmbedding)
@@ -348,11 +349,11 @@ class GloVe(_TokenEmbedding):
 
     def __init__(
         self,
-        pretrained_file_name="glove.840B.300d.txt",
-        embedding_root=ROOT,
-        init_unknown_vec=functions.zeros,
-        vocabulary=None,
-        **kwargs,
+        pretrained_file_name: str = "glove.840B.300d.txt",
+        embedding_root: str = ROOT,
+        init_unknown_vec: Callable[..., Any] = functions.zeros,
+        vocabulary: Any = None,
+        **kwargs: Any,
     ):
         self._check_pretrained_file_names(pretrained_file_name)
         super().__init__(**kwargs)
@@ -377,11 +378,11 @@ class FastText(_TokenEmbedding):
 
     def __init__(
         self,
-        pretrained_file_name="wiki.simple.vec",
-        embedding_root=ROOT,
-        init_unknown_vec=functions.zeros,
-        vocabulary=None,
-        **kwargs,
+        pretrained_file_name: str = "wiki.simple.vec",
+        embedding_root: str = ROOT,
+        init_unknown_vec: Callable[..., Any] = functions.zeros,
+        vocabulary: Any = None,
+        **kwargs: Any,
     ):
         self._check_pretrained_file_names(pretrained_file_name)
         super().__init__(**kwargs)
@@ -396,12 +397,12 @@ class CustomEmbedding(_TokenEmbedding):
 
     def __init__(
         self,
-        pretrained_file_path,
-        elem_delim=" ",
-        encoding="utf8",
-        init_unknown_vec=functions.zeros,
-        vocabulary=None,
-        **kwargs,
+        pretrained_file_path: Any,
+        elem_delim: str = " ",
+        encoding: str = "utf8",
+        init_unknown_vec: Callable[..., Any] = functions.zeros,
+        vocabulary: Any = None,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self._load_embedding(pretrained_file_path, elem_delim, init_unknown_vec, encoding)
@@ -411,7 +412,7 @@ class CustomEmbedding(_TokenEmbedding):
 class CompositeEmbedding(_TokenEmbedding):
     """Concatenates the vectors of several embeddings for the tokens of a vocabulary."""
 
-    def __init__(self, vocabulary, token_embeddings):
+    def __init__(self, vocabulary: Any, token_embeddings: Any):
         _check_vocabulary(vocabulary)
         several = token_embeddings if isinstance(token_embeddings, list) else [token_embeddings]
         for embedding in several:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from ...engine.error import InvalidValue
 from ...kernels.record import several
+from ...training.initializer import Initializer
 from ..layer import Layer
 from ..nn import Activation
 from ..parameter import Parameter
@@ -42,26 +46,26 @@ class DeformableConvolution(Layer):
 
     def __init__(
         self,
-        channels,
-        kernel_size=(1, 1),
-        strides=(1, 1),
-        padding=(0, 0),
-        dilation=(1, 1),
-        groups=1,
-        num_deformable_group=1,
-        layout="NCHW",
-        use_bias=True,
-        in_channels=0,
-        activation=None,
-        weight_initializer=None,
-        bias_initializer="zeros",
-        offset_weight_initializer="zeros",
-        offset_bias_initializer="zeros",
-        offset_use_bias=True,
-        op_name="DeformableConvolution",
-        adj=None,
-        prefix=None,
-        params=None,
+        channels: int,
+        kernel_size: int | Sequence[int] = (1, 1),
+        strides: int | Sequence[int] = (1, 1),
+        padding: int | Sequence[int] = (0, 0),
+        dilation: int | Sequence[int] = (1, 1),
+        groups: int = 1,
+        num_deformable_group: int = 1,
+        layout: str = "NCHW",
+        use_bias: bool = True,
+        in_channels: int = 0,
+        activation: str | None = None,
+        weight_initializer: str | Initializer | None = None,
+        bias_initializer: str | Initializer | None = "zeros",
+        offset_weight_initializer: str | Initializer | None = "zeros",
+        offset_bias_initializer: str | Initializer | None = "zeros",
+        offset_use_bias: bool = True,
+        op_name: str = "DeformableConvolution",
+        adj: None = None,
+        prefix: str | None = None,
+        params: Any = None,
     ):
         super().__init__(prefix=prefix, params=params)
         name = type(self).__name__
@@ -116,13 +120,13 @@ class DeformableConvolution(Layer):
 
     def hybrid_forward(
         self,
-        F,
-        x,
-        offset_weight,
-        deformable_conv_weight,
-        offset_bias=None,
-        deformable_conv_bias=None,
-    ):
+        F: Any,
+        x: Any,
+        offset_weight: Any,
+        deformable_conv_weight: Any,
+        offset_bias: Any = None,
+        deformable_conv_bias: Any = None,
+    ) -> Any:
         biases = [[] if b is None else [b] for b in (offset_bias, deformable_conv_bias)]
         found = F.Convolution(x, offset_weight, *biases[0], **self._offset)
         arrays = [x, *self._places(F, found), deformable_conv_weight, *biases[1]]
@@ -158,26 +162,26 @@ class ModulatedDeformableConvolution(DeformableConvolution):
 
     def __init__(
         self,
-        channels,
-        kernel_size=(1, 1),
-        strides=(1, 1),
-        padding=(0, 0),
-        dilation=(1, 1),
-        groups=1,
-        num_deformable_group=1,
-        layout="NCHW",
-        use_bias=True,
-        in_channels=0,
-        activation=None,
-        weight_initializer=None,
-        bias_initializer="zeros",
-        offset_weight_initializer="zeros",
-        offset_bias_initializer="zeros",
-        offset_use_bias=True,
-        op_name="ModulatedDeformableConvolution",
-        adj=None,
-        prefix=None,
-        params=None,
+        channels: int,
+        kernel_size: int | Sequence[int] = (1, 1),
+        strides: int | Sequence[int] = (1, 1),
+        padding: int | Sequence[int] = (0, 0),
+        dilation: int | Sequence[int] = (1, 1),
+        groups: int = 1,
+        num_deformable_group: int = 1,
+        layout: str = "NCHW",
+        use_bias: bool = True,
+        in_channels: int = 0,
+        activation: str | None = None,
+        weight_initializer: str | Initializer | None = None,
+        bias_initializer: str | Initializer | None = "zeros",
+        offset_weight_initializer: str | Initializer | None = "zeros",
+        offset_bias_initializer: str | Initializer | None = "zeros",
+        offset_use_bias: bool = True,
+        op_name: str = "ModulatedDeformableConvolution",
+        adj: None = None,
+        prefix: str | None = None,
+        params: Any = None,
     ):
         given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         super().__init__(**given)

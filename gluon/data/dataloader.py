@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import itertools
 import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from multiprocessing.reduction import ForkingPickler
@@ -54,22 +55,22 @@ class DataLoader:
 
     def __init__(
         self,
-        dataset,
-        batch_size=None,
-        shuffle=False,
-        sampler=None,
-        last_batch=None,
-        batch_sampler=None,
-        batchify_fn=None,
-        num_workers=0,
-        pin_memory=False,
-        pin_device_id=0,
-        prefetch=None,
-        thread_pool=False,
-        timeout=120,
-        auto_reload=False,
+        dataset: Any,
+        batch_size: int | None = None,
+        shuffle: bool = False,
+        sampler: Any = None,
+        last_batch: str | None = None,
+        batch_sampler: Any = None,
+        batchify_fn: Callable[..., Any] | None = None,
+        num_workers: int = 0,
+        pin_memory: bool = False,
+        pin_device_id: int = 0,
+        prefetch: int | None = None,
+        thread_pool: bool = False,
+        timeout: float = 120,
+        auto_reload: bool = False,
         *,
-        multiprocessing_context=None,
+        multiprocessing_context: Any = None,
     ):
         self._pool: ThreadedPool | WorkerPool | None = None
         self._next_epoch: _Pass | None = None
@@ -312,12 +313,12 @@ class ThreadedPool:
 
     broken = False
 
-    def __init__(self, dataset, batchify_fn, n_workers: int):
+    def __init__(self, dataset: Any, batchify_fn: Callable[..., Any] | None, n_workers: int):
         self._dataset = dataset
         self._batchify_fn = batchify_fn or default_mp_batchify_fn
         self._threads = ThreadPoolExecutor(n_workers, "plait-data", _run_here)
 
-    def submit(self, indices, seed: int):
+    def submit(self, indices: Any, seed: int) -> Any:
         return self._threads.submit(self._make, indices)
 
     def _make(self, indices):
@@ -326,7 +327,7 @@ class ThreadedPool:
         except StopIteration as error:  # would silently end the caller's loop
             raise RuntimeError("DataLoader: the dataset raised StopIteration") from error
 
-    def result(self, ticket, timeout: float):
+    def result(self, ticket: Any, timeout: float) -> Any:
         try:
             return ticket.result(timeout)
         except FutureTimeout:
@@ -337,7 +338,7 @@ class ThreadedPool:
                 " or debug the dataset with num_workers=0"
             ) from None
 
-    def forget(self, tickets) -> None:
+    def forget(self, tickets: Any) -> None:
         for ticket in tickets:
             ticket.cancel()
 

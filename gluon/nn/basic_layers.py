@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import numbers
 import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from ... import ndarray as nd
 from ...engine.error import InvalidValue
+from ...kernels.spec import DType
+from ...training.initializer import Initializer
 from ..block import Block, _indent
 from ..hybrid import HybridBlock
 from ..layer import Layer
@@ -38,7 +41,7 @@ class _Stack(Block):
 
     _is_container = True
 
-    def add(self, *blocks):
+    def add(self, *blocks: Block) -> None:
         """Appends blocks."""
         for block in blocks:
             self.register_child(block)
@@ -71,7 +74,7 @@ class Sequential(_Stack):
     ...     net.add(nn.Dense(10, activation="relu"), nn.Dense(20))
     """
 
-    def forward(self, x, *args):
+    def forward(self, x: Any, *args: Any) -> Any:
         """Passes x (and args, to the first block) through all blocks; a tuple output becomes
         several inputs."""
         for block in self._children.values():
@@ -81,7 +84,7 @@ class Sequential(_Stack):
                 x, args = x[0], tuple(x[1:])
         return (x, *args) if args else x
 
-    def hybridize(self, active=True, **kwargs):
+    def hybridize(self, active: bool = True, **kwargs: Any) -> None:
         """Makes the children run as graphs."""
         if self._children and all(isinstance(c, HybridBlock) for c in self._children.values()):
             warnings.warn(
@@ -95,7 +98,7 @@ class Sequential(_Stack):
 class HybridSequential(_Stack, HybridBlock):
     """Runs hybrid blocks one after another, as one graph when hybridized."""
 
-    def hybrid_forward(self, F, x, *args):
+    def hybrid_forward(self, F: Any, x: Any, *args: Any) -> Any:
         """Passes x (and args, to the first block) through all blocks."""
         for block in self._children.values():
             x = block(x, *args)
@@ -120,18 +123,18 @@ class Dense(Layer):
 
     def __init__(
         self,
-        units,
-        activation=None,
-        use_bias=True,
-        flatten=True,
-        dtype="float32",
-        weight_initializer=None,
-        bias_initializer="zeros",
-        in_units=0,
-        **kwargs,
+        units: int,
+        activation: str | None = None,
+        use_bias: bool = True,
+        flatten: bool = True,
+        dtype: DType = "float32",
+        weight_initializer: str | Initializer | None = None,
+        bias_initializer: str | Initializer | None = "zeros",
+        in_units: int = 0,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        if not isinstance(units, numbers.Integral) or units < 0:
+        if not isinstance(units, (int, np.integer)) or units < 0:
             raise InvalidValue(f"Dense: units must be an int of at least 0, got {units!r}")
         self._flatten, self._units, self._in_units = flatten, units, in_units
         with self.name_scope():
@@ -160,7 +163,7 @@ class Dense(Layer):
     def _macs(self, args, out) -> int:
         return out.size * self.weight._sizes()[1]
 
-    def hybrid_forward(self, F, x, weight, bias=None):
+    def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
         out = F.FullyConnected(
             x,
             weight,
@@ -183,11 +186,11 @@ class Dropout(Layer):
     rate: probability. axes: axes along which the mask is shared.
     """
 
-    def __init__(self, rate, axes=(), **kwargs):
+    def __init__(self, rate: float, axes: int | Sequence[int] = (), **kwargs: Any):
         super().__init__(**kwargs)
         self._rate, self._axes = rate, axes
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         if self._rate > 0:
             return F.Dropout(x, p=self._rate, axes=self._axes, name="fwd", cudnn_off=False)
         return F.identity(x)
@@ -276,14 +279,18 @@ class BatchNorm(_BatchNormBase):
     Source: Ioffe and Szegedy 2015, arXiv:1502.03167.
     """
 
-    def hybrid_forward(self, F, x, gamma, beta, running_mean, running_var):
+    def hybrid_forward(
+        self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any
+    ) -> Any:
         return F.BatchNorm(x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs)
 
 
 class BatchNormReLU(_BatchNormBase):
     """Batch normalisation followed by relu."""
 
-    def hybrid_forward(self, F, x, gamma, beta, running_mean, running_var):
+    def hybrid_forward(
+        self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any
+    ) -> Any:
         out = F.BatchNorm(x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs)
         return F.relu(out, name="relu")
 
@@ -300,21 +307,21 @@ class InstanceNorm(Layer):
 
     def __init__(
         self,
-        axis=1,
-        epsilon=1e-5,
-        center=True,
-        scale=False,
-        beta_initializer="zeros",
-        gamma_initializer="ones",
-        in_channels=0,
-        **kwargs,
+        axis: int = 1,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = False,
+        beta_initializer: str | Initializer | None = "zeros",
+        gamma_initializer: str | Initializer | None = "ones",
+        in_channels: int = 0,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
         self._axis, self._epsilon = axis, epsilon
         _gamma_beta(self, (in_channels,), scale, center, gamma_initializer, beta_initializer)
 
-    def hybrid_forward(self, F, x, gamma, beta):
+    def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:
         if self._axis == 1:
             return F.InstanceNorm(x, gamma, beta, eps=self._epsilon, name="fwd")
         x = F.swapaxes(x, 1, self._axis)
@@ -335,22 +342,22 @@ class LayerNorm(Layer):
 
     def __init__(
         self,
-        axis=-1,
-        epsilon=1e-5,
-        center=True,
-        scale=True,
-        beta_initializer="zeros",
-        gamma_initializer="ones",
-        in_channels=0,
-        prefix=None,
-        params=None,
+        axis: int = -1,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: str | Initializer | None = "zeros",
+        gamma_initializer: str | Initializer | None = "ones",
+        in_channels: int = 0,
+        prefix: str | None = None,
+        params: Any = None,
     ):
         super().__init__(prefix=prefix, params=params)
         self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
         self._axis, self._epsilon = axis, epsilon
         _gamma_beta(self, (in_channels,), scale, center, gamma_initializer, beta_initializer)
 
-    def hybrid_forward(self, F, data, gamma, beta):
+    def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
         return F.LayerNorm(data, gamma, beta, axis=self._axis, eps=self._epsilon)
 
     def __repr__(self):
@@ -366,21 +373,21 @@ class GroupNorm(Layer):
 
     def __init__(
         self,
-        num_groups=1,
-        epsilon=1e-5,
-        center=True,
-        scale=True,
-        beta_initializer="zeros",
-        gamma_initializer="ones",
-        prefix=None,
-        params=None,
+        num_groups: int = 1,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: str | Initializer | None = "zeros",
+        gamma_initializer: str | Initializer | None = "ones",
+        prefix: str | None = None,
+        params: Any = None,
     ):
         super().__init__(prefix=prefix, params=params)
         self._kwargs = {"eps": epsilon, "num_groups": num_groups, "center": center, "scale": scale}
         self._num_groups, self._epsilon = num_groups, epsilon
         _gamma_beta(self, (num_groups,), scale, center, gamma_initializer, beta_initializer)
 
-    def hybrid_forward(self, F, data, gamma, beta):
+    def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
         return F.GroupNorm(data, gamma, beta, num_groups=self._num_groups, eps=self._epsilon)
 
     def __repr__(self):
@@ -419,12 +426,12 @@ class Embedding(Layer):
 
     def __init__(
         self,
-        input_dim,
-        output_dim,
-        dtype="float32",
-        weight_initializer=None,
-        sparse_grad=False,
-        **kwargs,
+        input_dim: int,
+        output_dim: int,
+        dtype: DType = "float32",
+        weight_initializer: str | Initializer | None = None,
+        sparse_grad: bool = False,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self._kwargs = {
@@ -443,7 +450,7 @@ class Embedding(Layer):
                 grad_stype="row_sparse" if sparse_grad else "default",
             )
 
-    def hybrid_forward(self, F, x, weight):
+    def hybrid_forward(self, F: Any, x: Any, weight: Any) -> Any:
         return F.Embedding(x, weight, name="fwd", **self._kwargs)
 
     def __repr__(self):
@@ -455,7 +462,7 @@ class Embedding(Layer):
 class Flatten(Layer):
     """(N, ...) -> (N, product of the rest)."""
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.Flatten(x)
 
     def __repr__(self):
@@ -468,7 +475,7 @@ class Lambda(Block):
     >>> net = nn.Lambda("tanh"), nn.Lambda(lambda x: nd.LeakyReLU(x, slope=0.1))
     """
 
-    def __init__(self, function, prefix=None):
+    def __init__(self, function: str | Callable[..., Any], prefix: str | None = None):
         super().__init__(prefix=prefix)
         if isinstance(function, str):
             if not hasattr(nd, function):
@@ -481,7 +488,7 @@ class Lambda(Block):
                 f"Unrecognized function in lambda: {function} of type {type(function)}"
             )
 
-    def forward(self, *args):
+    def forward(self, *args: Any) -> Any:
         return self._func_impl(*args)
 
     def __repr__(self):
@@ -494,7 +501,7 @@ class HybridLambda(HybridBlock):
     >>> net = nn.HybridLambda("tanh"), nn.HybridLambda(lambda F, x: F.LeakyReLU(x, slope=0.1))
     """
 
-    def __init__(self, function, prefix=None):
+    def __init__(self, function: str | Callable[..., Any], prefix: str | None = None):
         super().__init__(prefix=prefix)
         if isinstance(function, str):
             if not hasattr(nd, function):
@@ -508,7 +515,7 @@ class HybridLambda(HybridBlock):
                 f"Unrecognized function in lambda: {function} of type {type(function)}"
             )
 
-    def hybrid_forward(self, F, x, *args):
+    def hybrid_forward(self, F: Any, x: Any, *args: Any) -> Any:
         return self._func(F, x, *args)
 
     def __repr__(self):
@@ -518,5 +525,5 @@ class HybridLambda(HybridBlock):
 class Identity(Layer):
     """Returns its input."""
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return x

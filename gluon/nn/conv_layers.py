@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from ...engine.error import InvalidValue
+from ...training.initializer import Initializer
 from ..layer import Layer
 from .activations import Activation
 from .arguments import known_layout, sizes
@@ -157,19 +160,19 @@ class Conv1D(_Conv):
 
     def __init__(
         self,
-        channels,
-        kernel_size,
-        strides=1,
-        padding=0,
-        dilation=1,
-        groups=1,
-        layout="NCW",
-        activation=None,
-        use_bias=True,
-        weight_initializer=None,
-        bias_initializer="zeros",
-        in_channels=0,
-        **kwargs,
+        channels: int,
+        kernel_size: int | Sequence[int],
+        strides: int | Sequence[int] = 1,
+        padding: int | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        layout: str = "NCW",
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: str | Initializer | None = None,
+        bias_initializer: str | Initializer | None = "zeros",
+        in_channels: int = 0,
+        **kwargs: Any,
     ):
         super().__init__(
             channels,
@@ -193,19 +196,19 @@ class Conv2D(_Conv):
 
     def __init__(
         self,
-        channels,
-        kernel_size,
-        strides=(1, 1),
-        padding=(0, 0),
-        dilation=(1, 1),
-        groups=1,
-        layout="NCHW",
-        activation=None,
-        use_bias=True,
-        weight_initializer=None,
-        bias_initializer="zeros",
-        in_channels=0,
-        **kwargs,
+        channels: int,
+        kernel_size: int | Sequence[int],
+        strides: int | Sequence[int] = (1, 1),
+        padding: int | Sequence[int] = (0, 0),
+        dilation: int | Sequence[int] = (1, 1),
+        groups: int = 1,
+        layout: str = "NCHW",
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: str | Initializer | None = None,
+        bias_initializer: str | Initializer | None = "zeros",
+        in_channels: int = 0,
+        **kwargs: Any,
     ):
         super().__init__(
             channels,
@@ -230,19 +233,19 @@ class Conv3D(_Conv):
 
     def __init__(
         self,
-        channels,
-        kernel_size,
-        strides=(1, 1, 1),
-        padding=(0, 0, 0),
-        dilation=(1, 1, 1),
-        groups=1,
-        layout="NCDHW",
-        activation=None,
-        use_bias=True,
-        weight_initializer=None,
-        bias_initializer="zeros",
-        in_channels=0,
-        **kwargs,
+        channels: int,
+        kernel_size: int | Sequence[int],
+        strides: int | Sequence[int] = (1, 1, 1),
+        padding: int | Sequence[int] = (0, 0, 0),
+        dilation: int | Sequence[int] = (1, 1, 1),
+        groups: int = 1,
+        layout: str = "NCDHW",
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: str | Initializer | None = None,
+        bias_initializer: str | Initializer | None = "zeros",
+        in_channels: int = 0,
+        **kwargs: Any,
     ):
         super().__init__(
             channels,
@@ -267,20 +270,20 @@ class Conv1DTranspose(_Conv):
 
     def __init__(
         self,
-        channels,
-        kernel_size,
-        strides=1,
-        padding=0,
-        output_padding=0,
-        dilation=1,
-        groups=1,
-        layout="NCW",
-        activation=None,
-        use_bias=True,
-        weight_initializer=None,
-        bias_initializer="zeros",
-        in_channels=0,
-        **kwargs,
+        channels: int,
+        kernel_size: int | Sequence[int],
+        strides: int | Sequence[int] = 1,
+        padding: int | Sequence[int] = 0,
+        output_padding: int | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        layout: str = "NCW",
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: str | Initializer | None = None,
+        bias_initializer: str | Initializer | None = "zeros",
+        in_channels: int = 0,
+        **kwargs: Any,
     ):
         super().__init__(
             channels,
@@ -307,20 +310,20 @@ class Conv2DTranspose(_Conv):
 
     def __init__(
         self,
-        channels,
-        kernel_size,
-        strides=(1, 1),
-        padding=(0, 0),
-        output_padding=(0, 0),
-        dilation=(1, 1),
-        groups=1,
-        layout="NCHW",
-        activation=None,
-        use_bias=True,
-        weight_initializer=None,
-        bias_initializer="zeros",
-        in_channels=0,
-        **kwargs,
+        channels: int,
+        kernel_size: int | Sequence[int],
+        strides: int | Sequence[int] = (1, 1),
+        padding: int | Sequence[int] = (0, 0),
+        output_padding: int | Sequence[int] = (0, 0),
+        dilation: int | Sequence[int] = (1, 1),
+        groups: int = 1,
+        layout: str = "NCHW",
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: str | Initializer | None = None,
+        bias_initializer: str | Initializer | None = "zeros",
+        in_channels: int = 0,
+        **kwargs: Any,
     ):
         super().__init__(
             channels,
@@ -346,20 +349,20 @@ class Conv3DTranspose(_Conv):
 
     def __init__(
         self,
-        channels,
-        kernel_size,
-        strides=(1, 1, 1),
-        padding=(0, 0, 0),
-        output_padding=(0, 0, 0),
-        dilation=(1, 1, 1),
-        groups=1,
-        layout="NCDHW",
-        activation=None,
-        use_bias=True,
-        weight_initializer=None,
-        bias_initializer="zeros",
-        in_channels=0,
-        **kwargs,
+        channels: int,
+        kernel_size: int | Sequence[int],
+        strides: int | Sequence[int] = (1, 1, 1),
+        padding: int | Sequence[int] = (0, 0, 0),
+        output_padding: int | Sequence[int] = (0, 0, 0),
+        dilation: int | Sequence[int] = (1, 1, 1),
+        groups: int = 1,
+        layout: str = "NCDHW",
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: str | Initializer | None = None,
+        bias_initializer: str | Initializer | None = "zeros",
+        in_channels: int = 0,
+        **kwargs: Any,
     ):
         super().__init__(
             channels,
@@ -384,7 +387,7 @@ class ReflectionPad2D(Layer):
     """Pads H and W of (N, C, H, W) with their reflection. padding: a number, or 8 numbers: before
     and after each axis."""
 
-    def __init__(self, padding=0, **kwargs):
+    def __init__(self, padding: int | Sequence[int] = 0, **kwargs: Any):
         super().__init__(**kwargs)
         self._padding = (
             (0, 0, 0, 0) + (padding,) * 4 if isinstance(padding, int) else tuple(padding)
@@ -394,5 +397,5 @@ class ReflectionPad2D(Layer):
                 f"ReflectionPad2D: padding must be a number or 8 of them, got {padding}"
             )
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.pad(x, mode="reflect", pad_width=self._padding)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ... import ndarray as nd
 from ...engine.error import MXNetError
+from ...training.initializer import Initializer
 from ..parameter import Parameter
 from .modifier_cell import BidirectionalCell, DropoutCell, ModifierCell, ResidualCell, ZoneoutCell
 from .recurrent_cell import HybridRecurrentCell, RecurrentCell, begin_of, cells_of, info_of
@@ -82,7 +85,7 @@ class _BaseCell(HybridRecurrentCell):
         return ""
 
 
-def activate(F, x, activation, **kwargs):
+def activate(F: Any, x: Any, activation: Any, **kwargs: Any) -> Any:
     """An activation given by name, or as a block or function."""
     if not isinstance(activation, str):
         return activation(x)
@@ -97,15 +100,15 @@ class RNNCell(_BaseCell):
 
     def __init__(
         self,
-        hidden_size,
-        activation="tanh",
-        i2h_weight_initializer=None,
-        h2h_weight_initializer=None,
-        i2h_bias_initializer="zeros",
-        h2h_bias_initializer="zeros",
-        input_size=0,
-        prefix=None,
-        params=None,
+        hidden_size: int,
+        activation: str = "tanh",
+        i2h_weight_initializer: str | Initializer | None = None,
+        h2h_weight_initializer: str | Initializer | None = None,
+        i2h_bias_initializer: str | Initializer | None = "zeros",
+        h2h_bias_initializer: str | Initializer | None = "zeros",
+        input_size: int = 0,
+        prefix: str | None = None,
+        params: Any = None,
     ):
         super().__init__(
             hidden_size,
@@ -125,7 +128,16 @@ class RNNCell(_BaseCell):
     def _more(self):
         return f", {self._activation}"
 
-    def hybrid_forward(self, F, inputs, states, i2h_weight, h2h_weight, i2h_bias, h2h_bias):
+    def hybrid_forward(
+        self,
+        F: Any,
+        inputs: Any,
+        states: Any,
+        i2h_weight: Any,
+        h2h_weight: Any,
+        i2h_bias: Any,
+        h2h_bias: Any,
+    ) -> Any:
         i2h, h2h, name = self._products(
             F, inputs, states[0], i2h_weight, h2h_weight, i2h_bias, h2h_bias
         )
@@ -146,16 +158,16 @@ class LSTMCell(_BaseCell):
 
     def __init__(
         self,
-        hidden_size,
-        i2h_weight_initializer=None,
-        h2h_weight_initializer=None,
-        i2h_bias_initializer="zeros",
-        h2h_bias_initializer="zeros",
-        input_size=0,
-        prefix=None,
-        params=None,
-        activation="tanh",
-        recurrent_activation="sigmoid",
+        hidden_size: int,
+        i2h_weight_initializer: str | Initializer | None = None,
+        h2h_weight_initializer: str | Initializer | None = None,
+        i2h_bias_initializer: str | Initializer | None = "zeros",
+        h2h_bias_initializer: str | Initializer | None = "zeros",
+        input_size: int = 0,
+        prefix: str | None = None,
+        params: Any = None,
+        activation: str = "tanh",
+        recurrent_activation: str = "sigmoid",
     ):
         super().__init__(
             hidden_size,
@@ -172,7 +184,16 @@ class LSTMCell(_BaseCell):
     def _alias(self):
         return "lstm"
 
-    def hybrid_forward(self, F, inputs, states, i2h_weight, h2h_weight, i2h_bias, h2h_bias):
+    def hybrid_forward(
+        self,
+        F: Any,
+        inputs: Any,
+        states: Any,
+        i2h_weight: Any,
+        h2h_weight: Any,
+        i2h_bias: Any,
+        h2h_bias: Any,
+    ) -> Any:
         i2h, h2h, name = self._products(
             F, inputs, states[0], i2h_weight, h2h_weight, i2h_bias, h2h_bias
         )
@@ -200,14 +221,14 @@ class GRUCell(_BaseCell):
 
     def __init__(
         self,
-        hidden_size,
-        i2h_weight_initializer=None,
-        h2h_weight_initializer=None,
-        i2h_bias_initializer="zeros",
-        h2h_bias_initializer="zeros",
-        input_size=0,
-        prefix=None,
-        params=None,
+        hidden_size: int,
+        i2h_weight_initializer: str | Initializer | None = None,
+        h2h_weight_initializer: str | Initializer | None = None,
+        i2h_bias_initializer: str | Initializer | None = "zeros",
+        h2h_bias_initializer: str | Initializer | None = "zeros",
+        input_size: int = 0,
+        prefix: str | None = None,
+        params: Any = None,
     ):
         super().__init__(
             hidden_size,
@@ -223,7 +244,16 @@ class GRUCell(_BaseCell):
     def _alias(self):
         return "gru"
 
-    def hybrid_forward(self, F, inputs, states, i2h_weight, h2h_weight, i2h_bias, h2h_bias):
+    def hybrid_forward(
+        self,
+        F: Any,
+        inputs: Any,
+        states: Any,
+        i2h_weight: Any,
+        h2h_weight: Any,
+        i2h_bias: Any,
+        h2h_bias: Any,
+    ) -> Any:
         i2h, h2h, name = self._products(
             F, inputs, states[0], i2h_weight, h2h_weight, i2h_bias, h2h_bias
         )
@@ -302,10 +332,10 @@ class _CellStack(RecurrentCell):
 class SequentialRNNCell(_CellStack):
     """Stacked cells."""
 
-    def forward(self, inputs, states):
+    def forward(self, inputs: Any, states: Any) -> Any:
         return self._step(inputs, states)
 
-    def hybrid_forward(self, F, inputs, states):
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
         """forward; F is nd or sym, as the inputs."""
         return self._step(inputs, states)
 
@@ -313,5 +343,5 @@ class SequentialRNNCell(_CellStack):
 class HybridSequentialRNNCell(_CellStack, HybridRecurrentCell):
     """Stacked hybrid cells."""
 
-    def hybrid_forward(self, F, inputs, states):
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
         return self._step(inputs, states)

@@ -4,11 +4,14 @@ operator."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ... import ndarray as nd
 from ...engine.error import InvalidValue, MXNetError, ShapeError
 from ...kernels.record import dtype_name
+from ...kernels.spec import DType
 from ...ndarray.ndarray import NDArray
+from ...training.initializer import Initializer
 from ..hybrid import HybridBlock
 from ..parameter import Parameter
 from . import rnn_cell
@@ -288,19 +291,19 @@ class RNN(_RNNLayer):
 
     def __init__(
         self,
-        hidden_size,
-        num_layers=1,
-        activation="relu",
-        layout="TNC",
-        dropout=0,
-        bidirectional=False,
-        i2h_weight_initializer=None,
-        h2h_weight_initializer=None,
-        i2h_bias_initializer="zeros",
-        h2h_bias_initializer="zeros",
-        input_size=0,
-        dtype="float32",
-        **kwargs,
+        hidden_size: int,
+        num_layers: int = 1,
+        activation: str = "relu",
+        layout: str = "TNC",
+        dropout: float = 0,
+        bidirectional: bool = False,
+        i2h_weight_initializer: str | Initializer | None = None,
+        h2h_weight_initializer: str | Initializer | None = None,
+        i2h_bias_initializer: str | Initializer | None = "zeros",
+        h2h_bias_initializer: str | Initializer | None = "zeros",
+        input_size: int = 0,
+        dtype: DType = "float32",
+        **kwargs: Any,
     ):
         if activation not in ("relu", "tanh"):
             raise InvalidValue(f"RNN: activation must be 'relu' or 'tanh', got {activation!r}")
@@ -343,23 +346,23 @@ class LSTM(_RNNLayer):
 
     def __init__(
         self,
-        hidden_size,
-        num_layers=1,
-        layout="TNC",
-        dropout=0,
-        bidirectional=False,
-        input_size=0,
-        i2h_weight_initializer=None,
-        h2h_weight_initializer=None,
-        i2h_bias_initializer="zeros",
-        h2h_bias_initializer="zeros",
-        projection_size=None,
-        h2r_weight_initializer=None,
-        state_clip_min=None,
-        state_clip_max=None,
-        state_clip_nan=False,
-        dtype="float32",
-        **kwargs,
+        hidden_size: int,
+        num_layers: int = 1,
+        layout: str = "TNC",
+        dropout: float = 0,
+        bidirectional: bool = False,
+        input_size: int = 0,
+        i2h_weight_initializer: str | Initializer | None = None,
+        h2h_weight_initializer: str | Initializer | None = None,
+        i2h_bias_initializer: str | Initializer | None = "zeros",
+        h2h_bias_initializer: str | Initializer | None = "zeros",
+        projection_size: int | None = None,
+        h2r_weight_initializer: str | Initializer | None = None,
+        state_clip_min: Any = None,
+        state_clip_max: Any = None,
+        state_clip_nan: bool = False,
+        dtype: DType = "float32",
+        **kwargs: Any,
     ):
         super().__init__(
             hidden_size,
@@ -396,18 +399,18 @@ class GRU(_RNNLayer):
 
     def __init__(
         self,
-        hidden_size,
-        num_layers=1,
-        layout="TNC",
-        dropout=0,
-        bidirectional=False,
-        input_size=0,
-        i2h_weight_initializer=None,
-        h2h_weight_initializer=None,
-        i2h_bias_initializer="zeros",
-        h2h_bias_initializer="zeros",
-        dtype="float32",
-        **kwargs,
+        hidden_size: int,
+        num_layers: int = 1,
+        layout: str = "TNC",
+        dropout: float = 0,
+        bidirectional: bool = False,
+        input_size: int = 0,
+        i2h_weight_initializer: str | Initializer | None = None,
+        h2h_weight_initializer: str | Initializer | None = None,
+        i2h_bias_initializer: str | Initializer | None = "zeros",
+        h2h_bias_initializer: str | Initializer | None = "zeros",
+        dtype: DType = "float32",
+        **kwargs: Any,
     ):
         super().__init__(
             hidden_size,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf, prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...kernels import backend as backends
 from ...kernels.backend import Fusion
@@ -35,7 +35,7 @@ MAX_NODES = 200
 MAX_TRIALS = 3  # of spelling operators out
 
 
-def fuse(outputs: Sequence[Value], device) -> list[Value]:
+def fuse(outputs: Sequence[Value], device: Any) -> list[Value]:
     """The graph with its groups fused for a device (a Context); those that cannot be compiled here
     stay as they are."""
     outputs = list(outputs)

@@ -44,22 +44,22 @@ __all__ = [
 SPARSE.update(call=storage.call, array=array, empty=empty, zeros=zeros)
 
 
-def add(lhs, rhs) -> Any:
+def add(lhs: Any, rhs: Any) -> Any:
     """lhs + rhs of arrays or numbers."""
     return _elementwise("elemwise_add", arithmetic.add, lhs, rhs)
 
 
-def subtract(lhs, rhs) -> Any:
+def subtract(lhs: Any, rhs: Any) -> Any:
     """lhs - rhs of arrays or numbers."""
     return _elementwise("elemwise_sub", arithmetic.subtract, lhs, rhs)
 
 
-def multiply(lhs, rhs) -> Any:
+def multiply(lhs: Any, rhs: Any) -> Any:
     """lhs * rhs of arrays or numbers."""
     return _elementwise("elemwise_mul", arithmetic.multiply, lhs, rhs)
 
 
-def divide(lhs, rhs) -> Any:
+def divide(lhs: Any, rhs: Any) -> Any:
     """lhs / rhs of arrays or numbers."""
     return _elementwise("elemwise_div", arithmetic.divide, lhs, rhs)
 

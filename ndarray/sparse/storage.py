@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from ...engine import Context
 from ...engine.error import OperatorError
 from ...engine.location import PACKAGE
 from ...engine.recent import Recent
@@ -89,7 +90,13 @@ def output_stype(op: Operator, stypes: Sequence[str], attrs: dict) -> str:
 # ---- calls ---------------------------------------------------------------------------------------
 
 
-def call(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=None) -> Any:
+def call(
+    op: Operator,
+    inputs: Sequence[NDArray],
+    attrs: dict,
+    out: Any = None,
+    ctx: Context | None = None,
+) -> Any:
     """`invoke` if some inputs are sparse."""
     if _state.gradient and op.name in EQUAL_SHAPES and inputs[0].shape == inputs[1].shape:
         op = lookup(EQUAL_SHAPES[op.name])

@@ -1,7 +1,11 @@
 """JPEG files for the input pipeline benchmark: 256 x 256, as detailed as photographs."""
 
+from __future__ import annotations
+
 import os
 import tempfile
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +13,7 @@ COUNT, EDGE, CROP, BATCH = 384, 256, 224, 64
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-def make():
+def make() -> Any:
     """(folder, paths): COUNT files in two folders, removed with `folder`."""
     from PIL import Image
 
@@ -29,7 +33,7 @@ def make():
     return folder, paths
 
 
-def forever(batches):
+def forever(batches: Any) -> Iterator[Any]:
     """Epoch after epoch."""
     while True:
         yield from batches()

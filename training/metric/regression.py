@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy
 
@@ -40,10 +42,15 @@ def _column(x: NDArray) -> NDArray:
 class MAE(_Regression):
     """Mean absolute error."""
 
-    def __init__(self, name="mae", output_names=None, label_names=None):
+    def __init__(
+        self,
+        name: str = "mae",
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
+    ):
         super().__init__(name, output_names, label_names)
 
-    def error(self, difference):
+    def error(self, difference: NDArray) -> Any:
         return functions.mean(functions.abs(difference))
 
 
@@ -51,10 +58,15 @@ class MAE(_Regression):
 class MSE(_Regression):
     """Mean squared error."""
 
-    def __init__(self, name="mse", output_names=None, label_names=None):
+    def __init__(
+        self,
+        name: str = "mse",
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
+    ):
         super().__init__(name, output_names, label_names)
 
-    def error(self, difference):
+    def error(self, difference: NDArray) -> Any:
         return functions.mean(functions.square(difference))
 
 
@@ -62,10 +74,15 @@ class MSE(_Regression):
 class RMSE(_Regression):
     """Root mean squared error: of each batch, then the mean."""
 
-    def __init__(self, name="rmse", output_names=None, label_names=None):
+    def __init__(
+        self,
+        name: str = "rmse",
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
+    ):
         super().__init__(name, output_names, label_names)
 
-    def error(self, difference):
+    def error(self, difference: NDArray) -> Any:
         return functions.sqrt(functions.mean(functions.square(difference)))
 
 
@@ -75,7 +92,13 @@ class PearsonCorrelation(EvalMetric):
     """Pearson's correlation of labels and predictions. average: "macro", the batches' mean, or
     "micro", of all."""
 
-    def __init__(self, name="pearsonr", output_names=None, label_names=None, average="macro"):
+    def __init__(
+        self,
+        name: str = "pearsonr",
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
+        average: str = "macro",
+    ):
         if average not in ("macro", "micro"):
             raise InvalidValue(
                 f"PearsonCorrelation: average must be 'macro' or 'micro', got {average!r}"
@@ -83,11 +106,11 @@ class PearsonCorrelation(EvalMetric):
         self.average = average
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
-    def reset(self):
+    def reset(self) -> None:
         super().reset()
         self.reset_micro()
 
-    def reset_local(self):
+    def reset_local(self) -> None:
         super().reset_local()
         self._moments["_local"] = _Moments()
 
@@ -95,7 +118,7 @@ class PearsonCorrelation(EvalMetric):
         """Clears the micro average."""
         self._moments = {"_local": _Moments(), "_global": _Moments()}
 
-    def update_variance(self, new_values, *aggregate):
+    def update_variance(self, new_values: Any, *aggregate: Any) -> Any:
         """(count, mean, sum of squared deviations) of values seen before, with new_values (N,)
         among them. Source: Welford 1962."""
         count, mean, squares = aggregate
@@ -104,13 +127,13 @@ class PearsonCorrelation(EvalMetric):
         mean = mean + delta.sum() / count
         return count, mean, squares + float((delta * (new_values - mean)).sum())
 
-    def update_cov(self, label, pred) -> None:
+    def update_cov(self, label: Any, pred: Any) -> None:
         """Adds the products of deviations (from the means so far) of more pairs."""
         for moments in self._moments.values():
             x, y = (values - mean for values, mean in zip((label, pred), moments.mean))
             moments.second += numpy.sum(x * y) * numpy.array([[0, 1], [1, 0]])
 
-    def update(self, labels, preds):
+    def update(self, labels: Any, preds: Any) -> None:
         for label, pred in pairs(labels, preds):
             check_label_shapes(label, pred, shape=True)
             x, y = (

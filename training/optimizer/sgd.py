@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from typing import Any
 
 from ...engine.error import InvalidValue
 from ...ndarray import functions, random
@@ -81,7 +82,7 @@ class SGD(_Descent):
     to the others.
     """
 
-    def __init__(self, momentum=0.0, lazy_update=True, **kwargs):
+    def __init__(self, momentum: float = 0.0, lazy_update: bool = True, **kwargs: Any):
         super().__init__(momentum, **kwargs)
         self.lazy_update, self.aggregate_num = lazy_update, MULTI_TENSOR
 
@@ -123,7 +124,7 @@ class SGD(_Descent):
 class ccSGD(SGD):
     """Old name of SGD."""
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
 
 
@@ -152,7 +153,13 @@ class LARS(_Descent):
     _DECAYED = ("_weight",)
 
     def __init__(
-        self, momentum=0.0, lazy_update=True, eta=0.001, eps=0, momentum_correction=True, **kwargs
+        self,
+        momentum: float = 0.0,
+        lazy_update: bool = True,
+        eta: float = 0.001,
+        eps: float = 0,
+        momentum_correction: bool = True,
+        **kwargs: Any,
     ):
         super().__init__(momentum, **kwargs)
         self.lazy_update, self.eta, self.eps, self.momentum_correction = (
@@ -230,15 +237,15 @@ class LBSGD(_Descent):
 
     def __init__(
         self,
-        momentum=0.0,
-        multi_precision=False,
-        warmup_strategy="linear",
-        warmup_epochs=5,
-        batch_scale=1,
-        updates_per_epoch=32,
-        begin_epoch=0,
-        num_epochs=60,
-        **kwargs,
+        momentum: float = 0.0,
+        multi_precision: bool = False,
+        warmup_strategy: str = "linear",
+        warmup_epochs: int = 5,
+        batch_scale: int = 1,
+        updates_per_epoch: int = 32,
+        begin_epoch: int = 0,
+        num_epochs: int = 60,
+        **kwargs: Any,
     ):
         super().__init__(momentum, multi_precision=multi_precision, **kwargs)
         logging.getLogger(__name__).info(
@@ -262,7 +269,7 @@ class LBSGD(_Descent):
         # (index, device) -> (sum of gradients or None, number of batches)
         self._sums: dict = {}
 
-    def create_state(self, index, weight):
+    def create_state(self, index: Any, weight: Any) -> Any:
         if self._keeps_copy(weight):
             return self.create_state_multi_precision(index, weight)
         return super().create_state(index, weight)
@@ -309,7 +316,7 @@ class LBSGD(_Descent):
 class SGLD(Optimizer):
     """SGD with normal noise of variance lr. Source: Welling and Teh 2011, ICML."""
 
-    def update(self, index, weight, grad, state):
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         lr, wd, _ = self._start(index)
         if lr < 0:
             raise InvalidValue(f"SGLD: the learning rate is a variance, at least 0, got {lr}")
@@ -323,14 +330,14 @@ class DCASGD(Optimizer):
     """SGD that compensates the delay of asynchronous gradients. Source: Zheng et al. 2017,
     arXiv:1609.08326."""
 
-    def __init__(self, momentum=0.0, lamda=0.04, **kwargs):
+    def __init__(self, momentum: float = 0.0, lamda: float = 0.04, **kwargs: Any):
         super().__init__(**kwargs)
         self.momentum, self.lamda = momentum, lamda
 
-    def create_state(self, index, weight):
+    def create_state(self, index: Any, weight: Any) -> Any:
         return zeros_like(weight) if self.momentum != 0.0 else None, weight.copy()
 
-    def update(self, index, weight, grad, state):
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         lr, wd, _ = self._start(index)
         grad = self._clipped(grad * self.rescale_grad)
         mom, previous = state
@@ -350,14 +357,16 @@ class Signum(Optimizer):
     Source: Bernstein et al. 2018, arXiv:1802.04434.
     """
 
-    def __init__(self, learning_rate=0.01, momentum=0.9, wd_lh=0.0, **kwargs):
+    def __init__(
+        self, learning_rate: float = 0.01, momentum: float = 0.9, wd_lh: float = 0.0, **kwargs: Any
+    ):
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.momentum, self.wd_lh = momentum, wd_lh
 
-    def create_state(self, index, weight):
+    def create_state(self, index: Any, weight: Any) -> Any:
         return zeros_like(weight) if self.momentum != 0.0 else None
 
-    def update(self, index, weight, grad, state):
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         lr, wd, _ = self._start(index)
         if state is None:
             apply_update(
@@ -380,9 +389,9 @@ class Signum(Optimizer):
 class Test(Optimizer):
     """weight += rescale_grad * grad; for tests."""
 
-    def create_state(self, index, weight):
+    def create_state(self, index: Any, weight: Any) -> Any:
         return zeros_like(weight)
 
-    def update(self, index, weight, grad, state):
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         copy_into(weight + grad * self.rescale_grad, weight)
         copy_into(weight, state)

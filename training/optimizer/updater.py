@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ class Updater:
         self.states_synced: dict = {}
         self.aggregate_updates = optimizer.aggregate_num > 0
 
-    def __call__(self, index, grad, weight) -> None:
+    def __call__(self, index: Any, grad: Any, weight: Any) -> None:
         if not isinstance(index, (list, tuple)):
             index, grad, weight = [index], [grad], [weight]
         if not index:
@@ -74,7 +75,7 @@ class Updater:
                 [self.states[index[k]] for k in part],
             )
 
-    def sync_state_context(self, state, context):
+    def sync_state_context(self, state: Any, context: Any) -> Any:
         """A state on another device."""
         if isinstance(state, NDArray):
             return state.as_in_context(context)
@@ -93,7 +94,7 @@ class Updater:
         self.states = dict(state["states"])
         self.states_synced = dict.fromkeys(self.states, False)
 
-    def get_states(self, dump_optimizer=False) -> bytes:
+    def get_states(self, dump_optimizer: bool = False) -> bytes:
         """The states as bytes; dump_optimizer: with the optimizer's hyperparameters and counts."""
         arrays: dict[str, NDArray] = {}
 
@@ -150,11 +151,11 @@ class Updater:
         self.states = read
         self.states_synced = dict.fromkeys(self.states, False)
 
-    def save(self, fname, dump_optimizer=False) -> None:
+    def save(self, fname: str | PathLike[str], dump_optimizer: bool = False) -> None:
         """Writes get_states to a file, whole or not at all."""
         files.write(fname, self.get_states(dump_optimizer))
 
-    def load(self, fname, what: str) -> None:
+    def load(self, fname: str | PathLike[str], what: str) -> None:
         """set_states from a file. what: the caller, for the error message. Raises MXNetError."""
         self.set_states(files.read(fname, what))
 

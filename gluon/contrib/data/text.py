@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import zipfile
+from typing import Any
 
 import numpy as np
 
@@ -122,10 +123,10 @@ class WikiText2(_WikiText):
 
     def __init__(
         self,
-        root=os.path.join("~", ".mxnet", "datasets", "wikitext-2"),
-        segment="train",
-        vocab=None,
-        seq_len=35,
+        root: str = os.path.join("~", ".mxnet", "datasets", "wikitext-2"),
+        segment: str = "train",
+        vocab: Any = None,
+        seq_len: int = 35,
     ):
         super().__init__(root, segment, vocab, seq_len)
 
@@ -141,9 +142,9 @@ class WikiText103(_WikiText):
 
     def __init__(
         self,
-        root=os.path.join("~", ".mxnet", "datasets", "wikitext-103"),
-        segment="train",
-        vocab=None,
-        seq_len=35,
+        root: str = os.path.join("~", ".mxnet", "datasets", "wikitext-103"),
+        segment: str = "train",
+        vocab: Any = None,
+        seq_len: int = 35,
     ):
         super().__init__(root, segment, vocab, seq_len)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from ....engine import Context
 from ....engine.error import InvalidValue
 from ... import nn
 from ...hybrid import HybridBlock
@@ -184,7 +186,15 @@ class ResNetV1(_ResNet):
         thumbnail: for small images: a 3 x 3 stem that keeps the size.
     """
 
-    def __init__(self, block, layers, channels, classes=1000, thumbnail=False, **kwargs):
+    def __init__(
+        self,
+        block: Any,
+        layers: Sequence[int],
+        channels: Sequence[int],
+        classes: int = 1000,
+        thumbnail: bool = False,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="")
@@ -197,7 +207,15 @@ class ResNetV1(_ResNet):
 class ResNetV2(_ResNet):
     """ResNet v2; arguments as ResNetV1, with blocks of v2."""
 
-    def __init__(self, block, layers, channels, classes=1000, thumbnail=False, **kwargs):
+    def __init__(
+        self,
+        block: Any,
+        layers: Sequence[int],
+        channels: Sequence[int],
+        classes: int = 1000,
+        thumbnail: bool = False,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="")
@@ -222,7 +240,14 @@ BLOCKS = {1: (BasicBlockV1, BottleneckV1), 2: (BasicBlockV2, BottleneckV2)}
 NETS = {1: ResNetV1, 2: ResNetV2}
 
 
-def get_resnet(version, num_layers, pretrained=False, ctx=CPU, root=ROOT, **kwargs):
+def get_resnet(
+    version: int,
+    num_layers: int,
+    pretrained: bool = False,
+    ctx: Context | Sequence[Context] = CPU,
+    root: str = ROOT,
+    **kwargs: Any,
+) -> Any:
     """ResNet of version 1 or 2 with 18, 34, 50, 101 or 152 layers.
 
     pretrained: load its parameters from the folder `root` to ctx. kwargs: of ResNetV1 (classes,
