@@ -15,6 +15,7 @@ import importlib.util
 import os
 import sys
 import types
+from typing import Any
 
 import numpy as np
 
@@ -143,7 +144,7 @@ class _Package(types.ModuleType):
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Resolves mxnet.a.b to plait's module: one module object under both names."""
 
-    def find_spec(self, fullname, path=None, target=None):
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         if fullname == "mxnet":
             return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
         if fullname.startswith("mxnet."):
@@ -152,7 +153,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             missing.check_module(fullname)
         return None
 
-    def create_module(self, spec):
+    def create_module(self, spec: Any) -> Any:
         if spec.name == "mxnet":
             package = _Package("mxnet")
             package.__path__ = []
@@ -167,7 +168,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             module.__class__ = _Module
         return module
 
-    def exec_module(self, module):
+    def exec_module(self, module: Any) -> None:
         alias = module.__spec__
         if alias.loader_state is not None:
             module.__spec__ = alias.loader_state  # the module keeps its own identity

@@ -30,7 +30,7 @@ class _Formatter(logging.Formatter):
         )
         self.colored = colored
 
-    def format(self, record):
+    def format(self, record: Any) -> Any:
         color = 31 if record.levelno >= WARNING else 32 if record.levelno >= INFO else 34
         record.head = (f"\x1b[{color}m" if self.colored else "") + record.levelname[0]
         record.tail = "\x1b[0m" if self.colored else ""

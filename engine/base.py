@@ -54,7 +54,7 @@ class MXCallbackList(ctypes.Structure):
 class _Unsupported(MXNetError):
     why = fix = ""
 
-    def __init__(self, function, alias=None, *args):
+    def __init__(self, function: str | Callable[..., Any], alias: str | None = None, *args: Any):
         """function: the method, or its name; alias: the operator's name; args: those it got."""
         super().__init__()
         self.function, self.alias = getattr(function, "__name__", function), alias

@@ -12,7 +12,7 @@ from .parameter_dict import ParameterDict
 
 
 class _Current(threading.local):
-    def __init__(self):
+    def __init__(self) -> None:
         self.value: BlockScope | None = None
         self.outer: list[tuple] = []  # the scope of each `with`, and its names
 

@@ -21,7 +21,17 @@ class SummaryError(MXNetError, AssertionError):
 class _Row:
     """The table row of one call of one layer."""
 
-    def __init__(self, block, depth, begin, macs, shape, n_params, n_trainable, n_shared):
+    def __init__(
+        self,
+        block: Any,
+        depth: int,
+        begin: int,
+        macs: int,
+        shape: str,
+        n_params: int,
+        n_trainable: int,
+        n_shared: int,
+    ):
         self.block, self.depth, self.macs, self.shape = block, depth, macs, shape
         # rows[begin:own index] belong to calls inside this one
         self.begin = begin

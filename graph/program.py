@@ -320,7 +320,7 @@ def _one(value):
 class _Specs(dict):
     """The Spec of each Type on one device."""
 
-    def __init__(self, device):
+    def __init__(self, device: Any):
         self._device = device
 
     def __missing__(self, t: Type) -> Spec:
@@ -344,7 +344,7 @@ class _Assignment:
         self,
         outputs: Sequence[Value],
         given: Sequence[Value],
-        device,
+        device: Any,
         threads: int,
         tier: int,
         first: Sequence[int] = (),

@@ -222,7 +222,7 @@ class _Absent:
 
     __slots__ = ("dtype", "shape")
 
-    def __init__(self, s):
+    def __init__(self, s: Any):
         self.shape, self.dtype = s.shape, s.dtype
 
 

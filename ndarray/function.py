@@ -96,7 +96,7 @@ class _Call:
     python = True
     saved = unread = ()
 
-    def __init__(self, function: Function, results, made):
+    def __init__(self, function: Function, results: Any, made: Any):
         self.function = function
         self.out_specs = tuple(m._spec for m in made)
         self.saved_outputs = {
@@ -106,7 +106,7 @@ class _Call:
             if s is r
         }
 
-    def eager_grads(self, node, dys, create_graph: bool):
+    def eager_grads(self, node: Any, dys: Any, create_graph: bool) -> Any:
         """Gradients of the inputs. Called with recording on exactly if create_graph."""
         function, name = self.function, type(self.function).__name__
         kept = function._saved

@@ -120,7 +120,7 @@ def __array__(self, dtype=None, copy=None) -> np.ndarray:
 class _Capsule:
     """Wraps a bare capsule for NumPy's from_dlpack."""
 
-    def __init__(self, capsule):
+    def __init__(self, capsule: Any):
         self.capsule = capsule
 
     def __dlpack__(self, **_):

@@ -217,7 +217,7 @@ class _State(threading.local):
     training = False
     asked_recording = False  # has is_recording() been called since a trace began?
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.outer: list[tuple[bool, bool]] = []  # the enclosing states of each `with`
 
 

@@ -20,7 +20,7 @@ from ..engine.error import MXNetError, compose
 class _Mode(threading.local):
     shape: bool | None = None  # None: the process's setting
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.outer: list[bool | None] = []  # what each `with` covers
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ..engine import hooks
+from ..engine import Context, hooks
 from ..engine.error import MissingMethod
 from ..kernels.ops.custom import (
     Rules,
@@ -87,7 +87,7 @@ class _LegacyProp(CustomOpProp):
         if hasattr(op, "declare_backward_dependency"):
             setattr(self, "declare_backward_dependency", op.declare_backward_dependency)
 
-    def create_operator(self, ctx, in_shapes, in_dtypes):
+    def create_operator(self, ctx: Context, in_shapes: Any, in_dtypes: Any) -> Any:
         return self._run(self._op)
 
 
@@ -95,21 +95,25 @@ class _OnArrays(CustomOp):
     def __init__(self, op: PythonOp):
         self._op = op
 
-    def forward(self, is_train, req, in_data, out_data, aux):
+    def forward(self, is_train: Any, req: Any, in_data: Any, out_data: Any, aux: Any) -> None:
         self._op.forward(in_data=in_data, out_data=out_data)
 
-    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+    def backward(
+        self, req: Any, out_grad: Any, in_data: Any, out_data: Any, in_grad: Any, aux: Any
+    ) -> None:
         self._op.backward(out_grad=out_grad, in_data=in_data, out_data=out_data, in_grad=in_grad)
 
 
 class _OnNumpy(_OnArrays):
-    def forward(self, is_train, req, in_data, out_data, aux):
+    def forward(self, is_train: Any, req: Any, in_data: Any, out_data: Any, aux: Any) -> None:
         results = [a.asnumpy() for a in out_data]
         self._op.forward(in_data=[a.asnumpy() for a in in_data], out_data=results)
         for a, r in zip(out_data, results):
             a[:] = r
 
-    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+    def backward(
+        self, req: Any, out_grad: Any, in_data: Any, out_data: Any, in_grad: Any, aux: Any
+    ) -> None:
         groups = {"out_grad": out_grad, "in_data": in_data, "out_data": out_data}
         results = [a.asnumpy() for a in in_grad]
         given = {k: [a.asnumpy() for a in v] for k, v in groups.items()}

@@ -152,7 +152,15 @@ class CudaKernel:
 class _Plan:
     """A launch with everything fixed but the arrays."""
 
-    def __init__(self, kernel: CudaKernel, numbers, ctx, grid_dims, block_dims, shared_mem):
+    def __init__(
+        self,
+        kernel: CudaKernel,
+        numbers: Any,
+        ctx: Context,
+        grid_dims: Any,
+        block_dims: Any,
+        shared_mem: Any,
+    ):
         from ..kernels.cuda.launch import Buffer, Bytes, Launch, Launches
 
         self.handle = 0

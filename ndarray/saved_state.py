@@ -197,10 +197,10 @@ def spread(sources: Any, targets: Any) -> None:
 class _Writer:
     """Plain data as JSON; arrays are named by their position."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.arrays: dict[str, NDArray] = {}
 
-    def encode(self, value, path: str):
+    def encode(self, value: Any, path: str) -> Any:
         if type(value) in PLAIN:
             return value
         if isinstance(value, Saved):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Sequence
 from math import prod
 from os import PathLike
 from typing import Any, NamedTuple
@@ -179,7 +180,7 @@ class _Reader:
     def __init__(self, content: bytes, what: str):
         self.content, self.what, self.at = content, what, 0
 
-    def fail(self, rule: str):
+    def fail(self, rule: str) -> Any:
         raise FileError(
             f"{self.what} is no whole MXNet array file: {rule} (Invalid NDArray file format)"
         )
@@ -259,7 +260,7 @@ class _Reader:
             self.fail(f"{which} has the unknown dtype number {flag}")
         return DTYPES[flag]
 
-    def values(self, which: str, shape, dtype: str) -> np.ndarray:
+    def values(self, which: str, shape: Sequence[int], dtype: str) -> np.ndarray:
         part = self.take(
             prod(shape) * ITEM_BYTES[dtype], f"the values of {which}, {dtype} {tuple(shape)},"
         )
@@ -267,7 +268,7 @@ class _Reader:
             return (np.frombuffer(part, np.uint8) != 0).reshape(shape)
         return np.frombuffer(part, NUMPY_DTYPES[dtype]).reshape(shape)
 
-    def dense(self, which: str, shape, empty: bool) -> np.ndarray:
+    def dense(self, which: str, shape: Sequence[int], empty: bool) -> np.ndarray:
         # an array without memory: the record ends here
         if empty:
             return np.empty((0,), np.float32)
@@ -289,7 +290,7 @@ class _Reader:
         return Record(values, shape, tuple(places))
 
     @staticmethod
-    def fits(stype: int, shape, stored, places) -> bool:
+    def fits(stype: int, shape: Sequence[int], stored: Any, places: Any) -> bool:
         """Are the index arrays valid for a sparse array of this shape?"""
         if any(p.ndim != 1 for p in places) or stored[:1] != places[-1].shape or not shape:
             return False

@@ -233,7 +233,7 @@ def _limit(max_iterations) -> int:
 
 
 class _Names(threading.local):
-    def __init__(self):
+    def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
 
@@ -271,7 +271,7 @@ class _Scope:
             made.append(v)
         return made
 
-    def extract(self, outputs: Sequence[Value], own: dict[Value, Value]):
+    def extract(self, outputs: Sequence[Value], own: dict[Value, Value]) -> Any:
         """(the graph of the body alone, the value outside for each of its variables). own: the
         body's arguments."""
         outer: dict[Value, Value] = dict(own)

@@ -52,7 +52,7 @@ class Prefix(NameManager):
 
 
 class _Current(threading.local):
-    def __init__(self):
+    def __init__(self) -> None:
         self.value = NameManager()
         self.outer: list[NameManager] = []  # the enclosing manager of each `with`
 

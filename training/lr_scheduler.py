@@ -130,7 +130,15 @@ class MultiFactorScheduler(LRScheduler):
 class _Decay(LRScheduler):
     """From base_lr to final_lr over max_update updates, warmup included."""
 
-    def __init__(self, max_update, base_lr, final_lr, warmup_steps, warmup_begin_lr, warmup_mode):
+    def __init__(
+        self,
+        max_update: int,
+        base_lr: float,
+        final_lr: float,
+        warmup_steps: Any,
+        warmup_begin_lr: float,
+        warmup_mode: Any,
+    ):
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         _require(isinstance(max_update, int), f"max_update must be an int, got {max_update!r}")
         _require(
@@ -144,7 +152,7 @@ class _Decay(LRScheduler):
         """The fraction of the decay that remains after a fraction `done` in [0, 1] of the steps."""
         raise NotImplementedError
 
-    def __call__(self, num_update):
+    def __call__(self, num_update: int) -> Any:
         if num_update < self.warmup_steps:
             return self.get_warmup_lr(num_update)
         if num_update <= self.max_update:

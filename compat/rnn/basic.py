@@ -10,14 +10,14 @@ from .base import BaseRNNCell, gates_of, sigmoid, vector_state
 
 
 class _DenseCell(BaseRNNCell):
-    def __init__(self, num_hidden, prefix, params, **bias):
+    def __init__(self, num_hidden: Any, prefix: str, params: Any, **bias: Any):
         super().__init__(prefix=prefix, params=params)
         self._num_hidden = num_hidden
         self._iW, self._hW = self.params.get("i2h_weight"), self.params.get("h2h_weight")
         self._iB, self._hB = self.params.get("i2h_bias", **bias), self.params.get("h2h_bias")
 
     @property
-    def state_info(self):
+    def state_info(self) -> list[Any]:
         return [vector_state(self._num_hidden)]
 
     def _products(self, inputs, state, name: str):

@@ -28,21 +28,21 @@ class _Cells(BaseRNNCell):
             self.params._params.update(cell.params._params)
 
     @property
-    def state_info(self):
+    def state_info(self) -> list[Any]:
         return [info for c in self._cells for info in c.state_info]
 
-    def begin_state(self, **kwargs):  # type: ignore[override]  # as MXNet's
+    def begin_state(self, **kwargs: Any) -> list[Any]:  # type: ignore[override]  # as MXNet's
         """Symbols of the initial states of all cells."""
         self._check_unmodified()
         return [s for c in self._cells for s in c.begin_state(**kwargs)]
 
-    def unpack_weights(self, args):
+    def unpack_weights(self, args: Any) -> Any:
         """See BaseRNNCell; of all cells."""
         for cell in self._cells:
             args = cell.unpack_weights(args)
         return args
 
-    def pack_weights(self, args):
+    def pack_weights(self, args: Any) -> Any:
         """See BaseRNNCell; of all cells."""
         for cell in self._cells:
             args = cell.pack_weights(args)

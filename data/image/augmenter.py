@@ -104,7 +104,7 @@ class RandomOrderAug(Augmenter):
 
 
 class _Sized(Augmenter):
-    def __init__(self, size, interp=2):
+    def __init__(self, size: Any, interp: int = 2):
         super().__init__(size=size, interp=interp)
         self.size, self.interp = size, interp
 

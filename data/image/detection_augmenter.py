@@ -109,7 +109,9 @@ def _areas(boxes: np.ndarray) -> np.ndarray:
 class _RandomFrame(DetAugmenter):
     """A rectangle of random area and aspect ratio around or inside the image."""
 
-    def __init__(self, aspect_ratio_range, area_range, max_attempts, **described_too):
+    def __init__(
+        self, aspect_ratio_range: Any, area_range: Any, max_attempts: int, **described_too: Any
+    ):
         where = type(self).__name__
         self.aspect_ratio_range = _range("aspect_ratio_range", aspect_ratio_range, where)
         self.area_range = _range("area_range", area_range, where)

@@ -255,7 +255,7 @@ class DetScaling(Scaling):
 class _DetFiller:
     """Makes one record's image and its flat label: sizes, header, objects."""
 
-    def __init__(self, where, reading, augmentation, scaling, records):
+    def __init__(self, where: Any, reading: Any, augmentation: Any, scaling: Any, records: Any):
         self.where, self.reading, self.records = where, reading, records
         self.augmentation, self.scaling = augmentation, scaling
         self.labels = labels_of(reading.path_imglist) if reading.path_imglist else None

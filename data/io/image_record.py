@@ -196,7 +196,7 @@ def image_of(record: Any, color: int, resize: int, where: str) -> Any:
 class _Batch:
     """An unfinished batch: its arrays and the parts that threads work on."""
 
-    def __init__(self, data: NDArray, label: np.ndarray, pad: int, index: np.ndarray, before):
+    def __init__(self, data: NDArray, label: np.ndarray, pad: int, index: np.ndarray, before: Any):
         self.data, self.label, self.pad, self.index = data, label, pad, index
         self.before = before  # the state of its source
         self.parts: list[Future] = []
@@ -318,7 +318,15 @@ def labels_of(path: str | PathLike[str]) -> dict[int, np.ndarray]:
 class _Filler:
     """Makes one record's image and label."""
 
-    def __init__(self, where, reading, augmentation, normalisation, records, labels):
+    def __init__(
+        self,
+        where: Any,
+        reading: Any,
+        augmentation: Any,
+        normalisation: Any,
+        records: Any,
+        labels: Any,
+    ):
         self.where, self.reading, self.records, self.labels = where, reading, records, labels
         self.augmentation, self.normalisation = augmentation, normalisation
 

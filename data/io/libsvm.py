@@ -89,7 +89,7 @@ def read_table(path: str, n_columns: int, part: int, n_parts: int, what: str) ->
 class _Lines(Rows):
     """The source: rows of tables, csr if the table is csr."""
 
-    def __init__(self, data: Table, label, batch_size: int, dtype: str):
+    def __init__(self, data: Table, label: Any, batch_size: int, dtype: str):
         super().__init__(data, label, batch_size, True)
         self._rows, self._dtype = np.arange(len(data.labels)), dtype
 

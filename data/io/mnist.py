@@ -36,7 +36,7 @@ class _Images(Stateful):
 
     not_state = ("_images", "_labels", "_size")
 
-    def __init__(self, images, labels, batch_size: int):
+    def __init__(self, images: Any, labels: Any, batch_size: int):
         self._images, self._labels, self._size, self._at = images, labels, batch_size, 0
 
     def rewind(self) -> None:

@@ -42,7 +42,7 @@ class _TokenEmbedding(Vocabulary):
 
     pretrained_file_name_sha1: ClassVar[dict[str, str]] = {}
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)
         self._vec_len = 0
         self._idx_to_vec: NDArray | None = None
@@ -225,7 +225,7 @@ class _TokenEmbedding(Vocabulary):
             raise VocabularyError("The property `idx_to_vec` has not been properly set.")
         return self._idx_to_vec
 
-    def get_vecs_by_tokens(self, tokens, lower_case_backup=False) -> NDArray:
+    def get_vecs_by_tokens(self, tokens: Any, lower_case_backup: bool = False) -> NDArray:
         """The vector of a token (vec_len,), or those of a list of tokens (n, vec_len).
 
         lower_case_backup: a token that is unknown is looked up in lower case.
@@ -241,7 +241,7 @@ class _TokenEmbedding(Vocabulary):
         rows = functions.take(self._vectors(), functions.array(numbers, dtype="int64"))
         return rows if several else rows[0]
 
-    def update_token_vectors(self, tokens, new_vectors) -> None:
+    def update_token_vectors(self, tokens: Any, new_vectors: Any) -> None:
         """Replaces the vectors of known tokens.
 
         new_vectors: (len(tokens), vec_len), or (vec_len,) for a single token.

@@ -369,16 +369,16 @@ class _MultiWorkerIter:
 
     def __init__(
         self,
-        worker_pool,
-        batchify_fn,
-        batch_sampler,
-        pin_memory=False,
-        pin_device_id=0,
-        worker_fn=None,
-        prefetch=0,
-        dataset=None,
-        data_loader=None,
-        timeout=120,
+        worker_pool: Any,
+        batchify_fn: Callable[..., Any],
+        batch_sampler: Any,
+        pin_memory: bool = False,
+        pin_device_id: int = 0,
+        worker_fn: Any = None,
+        prefetch: int = 0,
+        dataset: Any = None,
+        data_loader: Any = None,
+        timeout: float = 120,
     ):
         self._pool, self._worker_fn, self._timeout = worker_pool, worker_fn, timeout
         self._batchify_fn, self._dataset, self._loader = batchify_fn, dataset, data_loader

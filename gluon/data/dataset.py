@@ -121,7 +121,7 @@ class RecordFileDataset(Dataset):
 class _Subset(Dataset):
     """Some items of another dataset, by index."""
 
-    def __init__(self, data, indices):
+    def __init__(self, data: Any, indices: Any):
         self._data, self._indices = data, indices
 
     def __len__(self):
@@ -134,7 +134,7 @@ class _Subset(Dataset):
 class _Transformed(Dataset):
     """Items of another dataset through a function."""
 
-    def __init__(self, data, fn):
+    def __init__(self, data: Any, fn: Callable[..., Any]):
         self._data, self._fn = data, fn
 
     def __len__(self):
@@ -148,8 +148,8 @@ class _Transformed(Dataset):
 class _First:
     """fn applied to the first value of an item; a class, so that it can be pickled."""
 
-    def __init__(self, fn):
+    def __init__(self, fn: Callable[..., Any]):
         self._fn = fn
 
-    def __call__(self, x, *rest):
+    def __call__(self, x: Any, *rest: Any) -> Any:
         return (self._fn(x), *rest) if rest else self._fn(x)

@@ -54,11 +54,11 @@ class _Pickler(pickle.Pickler):
 
     inline = False
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.stacks: dict[int, Stacked] = {}
 
-    def reducer_override(self, item):
+    def reducer_override(self, item: Any) -> Any:
         kind = item.__class__
         if kind is Stacked:
             if self.inline:

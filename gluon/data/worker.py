@@ -116,9 +116,17 @@ def _describe(error: Exception) -> tuple[bytes | None, str]:
 
 
 class _Worker:
-    def __init__(self, context, number, dataset, batchify_fn, others):
+    def __init__(
+        self,
+        context: Any,
+        number: Any,
+        dataset: Any,
+        batchify_fn: Callable[..., Any] | None,
+        others: Any,
+    ):
         self.prefix = f"plait-{os.getpid()}-{secrets.token_hex(4)}-{number}-"
-        self.receiver, self.waiting = Receiver(self.prefix), set()
+        self.receiver = Receiver(self.prefix)
+        self.waiting: set[int] = set()
         self.pipe, theirs = context.Pipe()
         forked = context.get_start_method() == "fork"
         self.process = context.Process(

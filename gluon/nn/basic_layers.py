@@ -211,21 +211,21 @@ class _BatchNormBase(Layer):
 
     def __init__(
         self,
-        axis=1,
-        momentum=0.9,
-        epsilon=1e-5,
-        center=True,
-        scale=True,
-        use_global_stats=False,
-        beta_initializer="zeros",
-        gamma_initializer="ones",
-        running_mean_initializer="zeros",
-        running_variance_initializer="ones",
-        in_channels=0,
-        **kwargs,
+        axis: int = 1,
+        momentum: float = 0.9,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = True,
+        use_global_stats: bool = False,
+        beta_initializer: str | Initializer | None = "zeros",
+        gamma_initializer: str | Initializer | None = "ones",
+        running_mean_initializer: str | Initializer | None = "zeros",
+        running_variance_initializer: str | Initializer | None = "ones",
+        in_channels: int = 0,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self._kwargs = {
+        self._kwargs: dict[str, Any] = {
             "axis": axis,
             "eps": epsilon,
             "momentum": momentum,
@@ -255,7 +255,7 @@ class _BatchNormBase(Layer):
                     ),
                 )
 
-    def cast(self, dtype):
+    def cast(self, dtype: DType) -> None:
         """Changes the dtype; statistics of 16-bit networks stay float32."""
         if (
             np.dtype(dtype).name == "float16"

@@ -57,27 +57,27 @@ class _Conv(Layer):
 
     def __init__(
         self,
-        channels,
-        kernel_size,
-        strides,
-        padding,
-        dilation,
-        groups,
-        layout,
-        in_channels=0,
-        activation=None,
-        use_bias=True,
-        weight_initializer=None,
-        bias_initializer="zeros",
-        op_name="Convolution",
-        adj=None,
-        prefix=None,
-        params=None,
+        channels: int,
+        kernel_size: Sequence[int],
+        strides: int | Sequence[int],
+        padding: int | Sequence[int],
+        dilation: int | Sequence[int],
+        groups: int,
+        layout: str,
+        in_channels: int = 0,
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: str | Initializer | None = None,
+        bias_initializer: str | Initializer | None = "zeros",
+        op_name: str = "Convolution",
+        adj: int | Sequence[int] | None = None,
+        prefix: str | None = None,
+        params: Any = None,
     ):
         super().__init__(prefix=prefix, params=params)
         n = len(kernel_size)
         self._channels, self._in_channels, self._op_name = channels, in_channels, op_name
-        self._kwargs = {
+        self._kwargs: dict[str, Any] = {
             "kernel": kernel_size,
             "stride": sizes(strides, n, "strides"),
             "dilate": sizes(dilation, n, "dilation"),
@@ -124,7 +124,7 @@ class _Conv(Layer):
             return args[0].size * weights // shape[0]
         return out.size * weights // self._channels
 
-    def hybrid_forward(self, F, x, weight, bias=None):
+    def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
         out = (
             getattr(F, self._op_name)(x, weight, bias, name="fwd", **self._kwargs)
             if bias is not None

@@ -14,15 +14,15 @@ class _Pooling(Layer):
 
     def __init__(
         self,
-        pool_size,
-        strides,
-        padding,
-        ceil_mode,
-        global_pool,
-        pool_type,
-        layout,
-        count_include_pad=None,
-        **kwargs,
+        pool_size: Sequence[int],
+        strides: int | Sequence[int] | None,
+        padding: int | Sequence[int],
+        ceil_mode: bool,
+        global_pool: bool,
+        pool_type: str,
+        layout: str,
+        count_include_pad: bool | None = None,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         n = len(pool_size)
@@ -41,7 +41,7 @@ class _Pooling(Layer):
     def _alias(self):
         return "pool"
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.Pooling(x, name="fwd", **self._kwargs)
 
     def __repr__(self):
@@ -207,7 +207,7 @@ class AvgPool3D(_Pooling):
 class _GlobalPooling(_Pooling):
     n_axes, pool_type, layouts = 2, "max", ("NCHW", "NHWC")
 
-    def __init__(self, layout, **kwargs):
+    def __init__(self, layout: str, **kwargs: Any):
         super().__init__(
             (1,) * self.n_axes,
             None,

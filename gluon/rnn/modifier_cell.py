@@ -96,7 +96,7 @@ class ModifierCell(HybridRecurrentCell):
 class _unmodified:
     """Scope in which the modified cell can be called directly."""
 
-    def __init__(self, cell):
+    def __init__(self, cell: Any):
         self._cell = cell
 
     def __enter__(self):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ... import ndarray as nd
@@ -39,14 +40,14 @@ class _BaseCell(HybridRecurrentCell):
 
     def __init__(
         self,
-        hidden_size,
-        i2h_weight_initializer,
-        h2h_weight_initializer,
-        i2h_bias_initializer,
-        h2h_bias_initializer,
-        input_size,
-        prefix,
-        params,
+        hidden_size: int,
+        i2h_weight_initializer: str | Initializer | None,
+        h2h_weight_initializer: str | Initializer | None,
+        i2h_bias_initializer: str | Initializer | None,
+        h2h_bias_initializer: str | Initializer | None,
+        input_size: int,
+        prefix: str | None,
+        params: Any,
     ):
         super().__init__(prefix=prefix, params=params)
         self._hidden_size, self._input_size = hidden_size, input_size
@@ -64,7 +65,7 @@ class _BaseCell(HybridRecurrentCell):
                     self.params.get(name, shape=shape, init=init, allow_deferred_init=True),
                 )
 
-    def state_info(self, batch_size=0):
+    def state_info(self, batch_size: int = 0) -> list[Any]:
         return [
             {"shape": (batch_size, self._hidden_size), "__layout__": "NC"}
             for _ in range(self.n_states)
@@ -278,14 +279,16 @@ class _CellStack(RecurrentCell):
         ]
         return f"{type(self).__name__}(\n" + "\n".join(lines) + "\n)"
 
-    def add(self, cell) -> None:
+    def add(self, cell: Any) -> None:
         """Appends a cell."""
         self.register_child(cell)
 
-    def state_info(self, batch_size=0):
+    def state_info(self, batch_size: int = 0) -> Any:
         return info_of(self._children.values(), batch_size)
 
-    def begin_state(self, batch_size: int = 0, func=nd.zeros, **kwargs):
+    def begin_state(
+        self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
+    ) -> Any:
         if self._modified:
             raise MXNetError(
                 "After applying modifier cells (e.g. ZoneoutCell) the base cell cannot be called"
@@ -303,8 +306,14 @@ class _CellStack(RecurrentCell):
         return inputs, new_states
 
     def unroll(
-        self, length, inputs, begin_state=None, layout="NTC", merge_outputs=None, valid_length=None
-    ):
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> Any:
         self.reset()
         states = self._states_for(steps_of(length, inputs, layout), begin_state)
         new_states, at, cells = [], 0, cells_of(self)

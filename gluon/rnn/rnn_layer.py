@@ -31,21 +31,21 @@ class _RNNLayer(HybridBlock):
 
     def __init__(
         self,
-        hidden_size,
-        num_layers,
-        layout,
-        dropout,
-        bidirectional,
-        input_size,
-        initializers,
-        mode,
-        dtype,
-        projection_size=None,
-        state_clip_min=None,
-        state_clip_max=None,
-        state_clip_nan=False,
-        use_sequence_length=False,
-        **kwargs,
+        hidden_size: int,
+        num_layers: int,
+        layout: str,
+        dropout: float,
+        bidirectional: Any,
+        input_size: int,
+        initializers: Any,
+        mode: Any,
+        dtype: DType,
+        projection_size: int | None = None,
+        state_clip_min: Any = None,
+        state_clip_max: Any = None,
+        state_clip_nan: bool = False,
+        use_sequence_length: bool = False,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         check_layout(layout)
@@ -120,7 +120,7 @@ class _RNNLayer(HybridBlock):
         sizes = f"{n_in or None} -> {self._hidden_size}"
         return f"{type(self).__name__}({', '.join([sizes, self._layout, *more])})"
 
-    def cast(self, dtype):
+    def cast(self, dtype: DType) -> None:
         super().cast(dtype)
         self._dtype = dtype_name(dtype)
 
@@ -133,7 +133,9 @@ class _RNNLayer(HybridBlock):
             for size in sizes
         ]
 
-    def begin_state(self, batch_size: int = 0, func=nd.zeros, **kwargs) -> list:
+    def begin_state(
+        self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
+    ) -> list:
         """Initial states. func: makes an array from shape=, dtype= and **kwargs."""
         return [
             func(name=f"{self.prefix}h0_{i}", **info | kwargs)
@@ -141,8 +143,8 @@ class _RNNLayer(HybridBlock):
         ]
 
     def __call__(  # type: ignore[override]  # takes keywords, where blocks take none
-        self, inputs, states=None, sequence_length=None, **kwargs
-    ):
+        self, inputs: Any, states: Any = None, sequence_length: Any = None, **kwargs: Any
+    ) -> Any:
         """outputs, or (outputs, new states) when states are given.
 
         Args:
@@ -208,7 +210,9 @@ class _RNNLayer(HybridBlock):
                 fix=f"layer.begin_state(batch_size={want[0][1]})",
             )
 
-    def hybrid_forward(self, F, inputs, states, sequence_length=None, **params):
+    def hybrid_forward(
+        self, F: Any, inputs: Any, states: Any, sequence_length: Any = None, **params: Any
+    ) -> Any:
         """The operator between the changes of layout. Returns (outputs, list of states)."""
         if self._layout == "NTC":
             inputs = F.swapaxes(inputs, dim1=0, dim2=1)
@@ -239,7 +243,7 @@ class _RNNLayer(HybridBlock):
             outputs = F.swapaxes(outputs, dim1=0, dim2=1)
         return outputs, new_states
 
-    def unfuse(self):
+    def unfuse(self) -> Any:
         """The same network as a HybridSequentialRNNCell that shares this layer's parameters."""
         if self._projection_size:
             raise MXNetError(f"{type(self).__name__}.unfuse: there is no cell with projection")

@@ -175,10 +175,10 @@ class _Call:
     saved = unread = ()
     made = Recent(MAX_KEPT)
 
-    def __init__(self, op, attrs, out_specs):
+    def __init__(self, op: Any, attrs: Any, out_specs: Any):
         self.op, self.attrs, self.out_specs = op, attrs, out_specs
 
-    def eager_grads(self, node, dys, create_graph: bool):
+    def eager_grads(self, node: Any, dys: Any, create_graph: bool) -> Any:
         """Gradients by the operator's own `grad`, whose calls dispatch on storage types."""
         xs = [autograd.with_entry(a, e) for a, e in zip(node.inputs, node.entries)]
         ys = [autograd.with_entry(y, (node, i)) for i, y in node.saved.items()]

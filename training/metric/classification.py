@@ -96,7 +96,13 @@ class _Confusion(EvalMetric):
     """Metrics of a confusion matrix (labels x predictions); macro: their mean over batches, micro:
     of all together."""
 
-    def __init__(self, name, average, output_names, label_names):
+    def __init__(
+        self,
+        name: str,
+        average: Any,
+        output_names: Sequence[str] | str | None,
+        label_names: Sequence[str] | str | None,
+    ):
         if average not in ("macro", "micro"):
             raise InvalidValue(
                 f"{type(self).__name__}: average must be 'macro' or 'micro', got {average!r}"
@@ -104,15 +110,15 @@ class _Confusion(EvalMetric):
         self.average = average
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
-    def reset(self):
+    def reset(self) -> None:
         super().reset()
         self._matrices = {"_local": numpy.zeros((2, 2)), "_global": numpy.zeros((2, 2))}
 
-    def reset_local(self):
+    def reset_local(self) -> None:
         super().reset_local()
         self._matrices["_local"] = numpy.zeros((2, 2))
 
-    def update(self, labels, preds):
+    def update(self, labels: Any, preds: Any) -> None:
         batch = numpy.zeros((2, 2))  # of all arrays together: devices, outputs
         for label, pred in pairs(labels, preds):
             matrix = self.confusion(label.asnumpy().astype(int).ravel(), pred.asnumpy())
@@ -141,7 +147,7 @@ class _Confusion(EvalMetric):
         """The metric of a confusion matrix."""
         raise NotImplementedError
 
-    def weight(self, matrix, batches) -> float:
+    def weight(self, matrix: numpy.ndarray, batches: Any) -> float:
         """The weight that num_inst counts: instances."""
         return matrix.sum()
 
@@ -156,10 +162,10 @@ def _sum(a: numpy.ndarray, b: numpy.ndarray) -> numpy.ndarray:
 
 
 class _Binary(_Confusion):
-    def get_config(self):
+    def get_config(self) -> Any:
         return super().get_config() | {"average": self.average}
 
-    def confusion(self, label, pred):
+    def confusion(self, label: Any, pred: Any) -> Any:
         if label.size and (label.min() < 0 or label.max() > 1):
             raise InvalidValue(
                 f"{type(self).__name__} currently only supports binary classification: labels must"

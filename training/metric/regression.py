@@ -18,10 +18,15 @@ from .base import EvalMetric, alias, check_label_shapes, pairs, register
 class _Regression(EvalMetric):
     """The mean over batches of a mean over elements."""
 
-    def __init__(self, name, output_names=None, label_names=None):
+    def __init__(
+        self,
+        name: str,
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
+    ):
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
-    def update(self, labels, preds):
+    def update(self, labels: Any, preds: Any) -> None:
         for label, pred in pairs(labels, preds):
             label, pred = _column(label), _column(pred)
             label = (
@@ -153,10 +158,10 @@ class _Moments(Stateful):
     """Count, means and central second moments of pairs, batch by batch. Source: Chan et al.
     1979."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.n, self.mean, self.second = 0, numpy.zeros(2), numpy.zeros((2, 2))
 
-    def add(self, x, y) -> None:
+    def add(self, x: Any, y: Any) -> None:
         both = numpy.stack([x, y])
         n, mean = both.shape[1], both.mean(axis=1)
         centred, step, total = both - mean[:, None], mean - self.mean, self.n + n

@@ -23,11 +23,13 @@ from .optimizer import (
 class _TwoMoments(Optimizer):
     """Optimizers whose state is (mean, variance) of the gradient."""
 
-    def __init__(self, learning_rate, beta1, beta2, epsilon, **kwargs):
+    def __init__(
+        self, learning_rate: float, beta1: float, beta2: float, epsilon: float, **kwargs: Any
+    ):
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
 
-    def create_state(self, index, weight):
+    def create_state(self, index: Any, weight: Any) -> Any:
         return zeros_like(weight), zeros_like(weight)
 
     def _filled(self, name: str, t: int) -> float:

@@ -27,26 +27,26 @@ class _Descent(Optimizer):
     The state is None or the momentum; with a copy, (None or momentum, copy).
     """
 
-    def __init__(self, momentum=0.0, **kwargs):
+    def __init__(self, momentum: float = 0.0, **kwargs: Any):
         super().__init__(**kwargs)
         self.momentum = momentum
 
-    def create_state(self, index, weight):
+    def create_state(self, index: Any, weight: Any) -> Any:
         lazy = getattr(self, "lazy_update", True)
         return zeros_like(weight, lazy=lazy) if self.momentum != 0.0 else None
 
-    def create_state_multi_precision(self, index, weight):
+    def create_state_multi_precision(self, index: Any, weight: Any) -> Any:
         if self._keeps_copy(weight):
             copy = weight.astype("float32")
             return self.create_state(index, copy), copy
         self._warn_of_precision(weight)
         return self.create_state(index, weight)
 
-    def update(self, index, weight, grad, state):
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         indices, weights, grads, states = as_lists(index, weight, grad, state)
         self._step(indices, weights, grads, states, wide=False)
 
-    def update_multi_precision(self, index, weight, grad, state):
+    def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         indices, weights, grads, states = as_lists(index, weight, grad, state)
         self._step(indices, weights, grads, states, wide=self._keeps_copy(weights[0]))
 

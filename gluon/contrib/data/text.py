@@ -35,7 +35,7 @@ class _WikiText(Dataset):
         "test": "wiki.test.tokens",
     }
 
-    def __init__(self, root, segment, vocab, seq_len):
+    def __init__(self, root: str, segment: Any, vocab: Any, seq_len: Any):
         if segment not in self.files:
             raise InvalidValue(
                 f"{type(self).__name__}: segment must be one of {', '.join(self.files)}, got"
@@ -91,12 +91,12 @@ class _WikiText(Dataset):
         raise TextFileError(f"{type(self).__name__}: {archive} has no {path.name}")
 
     @property
-    def vocabulary(self):
+    def vocabulary(self) -> Any:
         """The Vocabulary that maps tokens to indices."""
         return self._vocab
 
     @property
-    def frequencies(self):
+    def frequencies(self) -> Any:
         """collections.Counter of the tokens."""
         return self._counter
 

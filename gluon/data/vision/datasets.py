@@ -44,7 +44,7 @@ class _Images(Dataset):
     """Images in memory: item i is ((H, W, C) uint8 NDArray, label int32), through `transform` if
     there is one."""
 
-    def __init__(self, root, transform):
+    def __init__(self, root: str | Path, transform: Callable[..., Any] | None):
         self._transform = transform
         self._root = local_folder(root)
         images, labels = self._load()

@@ -51,7 +51,7 @@ __all__ = [
 class _TakesNumpy(Block):
     """Accepts NumPy images too, as datasets in worker processes may have them."""
 
-    def __call__(self, x, *args):
+    def __call__(self, x: Any, *args: Any) -> Any:
         return super().__call__(from_memory(x) if isinstance(x, np.ndarray) else x, *args)
 
 
@@ -277,11 +277,11 @@ class _RandomFactor(_HybridTransform):
 
     operator = ""
 
-    def __init__(self, amount):
+    def __init__(self, amount: Any):
         super().__init__()
         self._factors = {"min_factor": max(0.0, 1 - amount), "max_factor": 1 + amount}
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return getattr(F, self.operator)(x, **self._factors)
 
 
@@ -356,10 +356,9 @@ class RandomLighting(_HybridTransform):
 class RandomApply(Sequential):
     """A transform (or a list of them) with probability p."""
 
-    def __init__(self, transforms: Sequence[Any], p: float = 0.5):
+    def __init__(self, transforms: Block | Sequence[Block], p: float = 0.5):
         super().__init__()
-        for transform in transforms if isinstance(transforms, (list, tuple)) else [transforms]:
-            self.add(transform)
+        self.add(*([transforms] if isinstance(transforms, Block) else transforms))
         self.p = p
 
     def forward(self, x: Any, *args: Any) -> Any:

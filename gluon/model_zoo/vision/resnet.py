@@ -36,7 +36,14 @@ class _BlockV1(HybridBlock):
         in_channels: 0: inferred at the first call.
     """
 
-    def __init__(self, channels, stride, downsample=False, in_channels=0, **kwargs):
+    def __init__(
+        self,
+        channels: int,
+        stride: int,
+        downsample: bool = False,
+        in_channels: int = 0,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         self.body = nn.HybridSequential(prefix="")
         self._fill(channels, stride, in_channels)
@@ -53,7 +60,7 @@ class _BlockV1(HybridBlock):
         """Adds the convolutions to the body."""
         raise NotImplementedError
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         residual = x if self.downsample is None else self.downsample(x)
         return F.Activation(self.body(x) + residual, act_type="relu")
 
@@ -95,7 +102,14 @@ class _BlockV2(HybridBlock):
         """What makes the convolutions, in order."""
         raise NotImplementedError
 
-    def __init__(self, channels, stride, downsample=False, in_channels=0, **kwargs):
+    def __init__(
+        self,
+        channels: int,
+        stride: int,
+        downsample: bool = False,
+        in_channels: int = 0,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         for i, make in enumerate(self._convolutions(channels, stride, in_channels), 1):
             setattr(self, f"bn{i}", nn.BatchNorm())
@@ -107,7 +121,7 @@ class _BlockV2(HybridBlock):
             else None
         )
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         residual = x
         for i in range(1, self._n + 1):
             x = F.Activation(getattr(self, f"bn{i}")(x), act_type="relu")
@@ -171,7 +185,7 @@ class _ResNet(HybridBlock):
                     stage.add(block(width, 1, False, in_channels=width, prefix=""))
             self.features.add(stage)
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return self.output(self.features(x))
 
 
