@@ -23,7 +23,7 @@ from ..training.initializer import InitDesc, Uniform
 from ..training.kvstore.choose import choose_sparse_store as _create_sparse_kvstore
 from ..training.kvstore.choose import choose_store as _create_kvstore
 from ..training.model_params import load_checkpoint, load_params
-from ..training.module.base_module import as_list, descriptions
+from ..training.module.described import as_list, descriptions
 from ..training.module.update import fill_store as _initialize_kvstore
 from ..training.module.update import update_here as _update_params
 from ..training.module.update import update_on_store as _update_params_on_kvstore

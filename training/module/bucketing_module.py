@@ -15,7 +15,8 @@ from ...symbol.executor import Executor
 from ...symbol.name import NameManager
 from ..initializer import Uniform
 from ..model_params import load_params
-from .base_module import BaseModule, ModuleError, _check_input_names
+from .base_module import BaseModule
+from .described import ModuleError, check_input_names
 from .module import Module
 
 MAX_BUCKETS = 256  # that stay bound
@@ -66,7 +67,7 @@ class BucketingModule(BaseModule):
             (state_names, "state"),
             (fixed_param_names, "fixed_param"),
         ):
-            _check_input_names(symbol, list(names or ()), kind, kind != "label")
+            check_input_names(symbol, list(names or ()), kind, kind != "label")
         self._params_dirty = False
         self._monitor: Any = None
         self._grad_req: Any = None

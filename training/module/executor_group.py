@@ -14,7 +14,7 @@ from ...ndarray import NDArray, functions
 from ...ndarray.autograd import pause
 from ...ndarray.launch import copy_into
 from ...symbol.executor import Executor
-from .base_module import ModuleError, descriptions
+from .described import ModuleError, descriptions
 from .slices import split_batch
 
 Targets = list[tuple[slice, NDArray]]  # which slice of an input goes into which device's array

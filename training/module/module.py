@@ -21,13 +21,8 @@ from ..initializer import InitDesc, Uniform
 from ..kvstore import KVStore, KVStoreBase
 from ..kvstore.choose import choose_store
 from ..model_params import load_checkpoint
-from .base_module import (
-    BaseModule,
-    MissingParameter,
-    ModuleError,
-    _check_input_names,
-    _parse_data_desc,
-)
+from .base_module import BaseModule
+from .described import MissingParameter, ModuleError, check_input_names, parse_data_desc
 from .executor_group import DataParallelExecutorGroup
 from .progress import module_state, set_module_state
 from .update import fill_store, update_here, update_on_store
@@ -92,7 +87,7 @@ class Module(BaseModule):
             (self._state_names, "state"),
             (self._fixed_param_names, "fixed_param"),
         ):
-            _check_input_names(symbol, names, kind, kind != "label")
+            check_input_names(symbol, names, kind, kind != "label")
         inputs = {*self._data_names, *self._label_names, *self._state_names}
         self._param_names = [n for n in symbol.list_arguments() if n not in inputs]
         self._aux_names, self._output_names = symbol.list_auxiliary_states(), symbol.list_outputs()
@@ -314,7 +309,7 @@ class Module(BaseModule):
             raise ModuleError("bind: inputs_need_grad needs for_training=True")
         self.for_training, self.inputs_need_grad = for_training, inputs_need_grad
         self._grad_req = grad_req
-        self._data_shapes, self._label_shapes = _parse_data_desc(
+        self._data_shapes, self._label_shapes = parse_data_desc(
             self.data_names, self.label_names, data_shapes, label_shapes
         )
         shared_group = None
@@ -357,7 +352,7 @@ class Module(BaseModule):
     ) -> None:
         """Switches to other input shapes; parameters and optimizer are kept."""
         self._need(params=False)
-        self._data_shapes, self._label_shapes = _parse_data_desc(
+        self._data_shapes, self._label_shapes = parse_data_desc(
             self.data_names, self.label_names, data_shapes, label_shapes
         )
         self._group.reshape(self._data_shapes, self._label_shapes)

@@ -9,7 +9,8 @@ from typing import Any
 from ...ndarray import NDArray, functions
 from ...symbol.executor import Executor
 from ..initializer import Uniform
-from .base_module import BaseModule, ModuleError, descriptions
+from .base_module import BaseModule
+from .described import ModuleError, descriptions
 
 
 class PythonModule(BaseModule):

@@ -11,7 +11,8 @@ from ...ndarray.ndarray import NDArray
 from ...ndarray.saved_state import copied, merged
 from ...symbol.executor import Executor
 from ..initializer import Uniform
-from .base_module import BaseModule, ModuleError, descriptions
+from .base_module import BaseModule
+from .described import ModuleError, descriptions
 
 
 class SequentialModule(BaseModule):
