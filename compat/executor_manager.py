@@ -16,15 +16,15 @@ __all__ = ["DataParallelExecutorGroup", "DataParallelExecutorManager"]
 
 def _check_arguments(symbol) -> None:
     """Raises InvalidValue (ValueError) if two arguments or auxiliary states have the same name."""
-    for names, what in (
+    for names, kind in (
         (symbol.list_arguments(), "argument"),
         (symbol.list_auxiliary_states(), "auxiliary param"),
     ):
         double = [n for i, n in enumerate(names) if n in names[:i]]
         if double:
             raise InvalidValue(
-                f'Find duplicated {what} name "{double[0]}", please make the weight name'
-                f" non-duplicated(using name arguments), {what}s are {names}"
+                f'Find duplicated {kind} name "{double[0]}", please make the weight name'
+                f" non-duplicated(using name arguments), {kind}s are {names}"
             )
 
 

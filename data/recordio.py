@@ -195,9 +195,9 @@ class MXRecordIO:
                 if kind in (WHOLE, LAST):
                     return MAGIC_BYTES.join(parts)
 
-    def _broken(self, at: int, what: str):
+    def _broken(self, at: int, problem: str):
         raise MXNetError(
-            f"MXRecordIO: the frame at byte {at} {what}\n  at: {self.uri}\n"
+            f"MXRecordIO: the frame at byte {at} {problem}\n  at: {self.uri}\n"
             "  fix: is it a .rec file, and copied as a whole?"
         )
 

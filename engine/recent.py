@@ -25,11 +25,11 @@ class Recent(dict):
     [0, 4, 5]
     """
 
-    __slots__ = ("_held", "older", "capacity", "size", "weigh")
+    __slots__ = ("_weight", "older", "capacity", "size", "weigh")
 
     def __init__(self, size: int, capacity: int = 0, weigh: Callable[[Any], int] | None = None):
         self.size, self.capacity, self.weigh = size, capacity, weigh
-        self._held = 0  # the weight of the values in this dict, at most
+        self._weight = 0  # the weight of the values in this dict, at most
         self.older: dict = {}
 
     def __missing__(self, key) -> Any:
@@ -42,11 +42,11 @@ class Recent(dict):
         if not dict.__contains__(self, key):
             weight = self.weigh(value) if self.weigh is not None else 0
             n = dict.__len__(self)
-            if n >= self.size or (n and self._held + weight > self.capacity > 0):
+            if n >= self.size or (n and self._weight + weight > self.capacity > 0):
                 self.older = dict(dict.items(self))
                 dict.clear(self)
-                self._held = 0
-            self._held += weight
+                self._weight = 0
+            self._weight += weight
         self.older.pop(key, None)
         dict.__setitem__(self, key, value)
 
@@ -83,5 +83,5 @@ class Recent(dict):
         return default if found is None else found
 
     def clear(self) -> None:
-        self.older, self._held = {}, 0
+        self.older, self._weight = {}, 0
         dict.clear(self)

@@ -28,25 +28,25 @@ class LeakedSymbolError(MXNetError):
     """A Symbol of a trace was used after the trace."""
 
 
-def flatten_call(value: Any, leaf: type | tuple[type, ...], what: str) -> tuple[list, Any]:
+def flatten_call(value: Any, leaf: type | tuple[type, ...], role: str) -> tuple[list, Any]:
     """(leaves, form) of the nested inputs or outputs of a block; None and constants are part of the
     form. what: "input" or "output", for the error. Raises StructureError."""
-    return flatten(value, leaf, _CONSTANT[what])
+    return flatten(value, leaf, _CONSTANT[role])
 
 
-def _constant(what: str, value, leaves: list) -> Any:
+def _constant(role: str, value, leaves: list) -> Any:
     if value is None:
         return -1
     if isinstance(value, (bool, int, float, str)):
         return Constant(value)
     raise StructureError(
-        f"In HybridBlock, {what} must be (nested) list of Symbol or NDArray, but got "
+        f"In HybridBlock, {role} must be (nested) list of Symbol or NDArray, but got "
         f"{value!r} of type {type(value).__name__}"
         + ("\n  fix: nd.array(x)" if hasattr(value, "__array__") else "")
     )
 
 
-_CONSTANT = {what: partial(_constant, what) for what in ("input", "output")}
+_CONSTANT = {role: partial(_constant, role) for role in ("input", "output")}
 
 
 def arrays_only(structure: Any) -> Any:

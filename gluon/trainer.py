@@ -391,11 +391,11 @@ class Trainer:
                 f" trainer has {shapes}"
             )
         self._scale = state["scale"]
-        for what, thing in now.items():
-            if (thing is None) != (state[what] is None):
-                has, lacks = ("saved state", "trainer here")[:: 1 if thing is None else -1]
-                raise StateError(f"Trainer: the {has} has a {what}, the {lacks} does not")
-            merged(thing, state[what], f"Trainer: {what}")
+        for name, part in now.items():
+            if (part is None) != (state[name] is None):
+                has, lacks = ("saved state", "trainer here")[:: 1 if part is None else -1]
+                raise StateError(f"Trainer: the {has} has a {name}, the {lacks} does not")
+            merged(part, state[name], f"Trainer: {name}")
 
     def save_states(self, fname: str | PathLike[str]) -> None:
         """Writes the optimizer's states (momentum ...), counts and hyperparameters to a file of

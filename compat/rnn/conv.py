@@ -74,9 +74,9 @@ class BaseConvRNNCell(BaseRNNCell):
         n = self._num_hidden * self._num_gates
         return tuple(
             symbol.Convolution(
-                x, w, b, num_filter=n, layout=self._conv_layout, name=name + what, **shape
+                x, w, b, num_filter=n, layout=self._conv_layout, name=name + suffix, **shape
             )
-            for x, w, b, what, shape in (
+            for x, w, b, suffix, shape in (
                 (inputs, self._iW, self._iB, "i2h", self._i2h),
                 (states[0], self._hW, self._hB, "h2h", self._h2h),
             )

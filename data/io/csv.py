@@ -21,21 +21,21 @@ class CSVError(MXNetError, ValueError):
     """A CSV file that is missing, or whose rows do not match the shapes."""
 
 
-def _table(path: str, shape: tuple[int, ...], dtype: str, what: str) -> np.ndarray:
+def _table(path: str, shape: tuple[int, ...], dtype: str, argument: str) -> np.ndarray:
     """(rows, *shape) of a file, or of all files of a folder in sequence."""
     where = Path(path).expanduser()
     try:
         files = sorted(p for p in where.iterdir() if p.is_file()) if where.is_dir() else [where]
         texts = [file.read_bytes() for file in files]
     except OSError as error:
-        raise CSVError(compose(f"{what}: cannot read {path!r}: {error.strerror}")) from None
-    tables = [_rows(text, file, shape, dtype, what) for text, file in zip(texts, files)]
+        raise CSVError(compose(f"{argument}: cannot read {path!r}: {error.strerror}")) from None
+    tables = [_rows(text, file, shape, dtype, argument) for text, file in zip(texts, files)]
     if not sum(map(len, tables)):
-        raise CSVError(compose(f"{what}: there are no rows", str(where)))
+        raise CSVError(compose(f"{argument}: there are no rows", str(where)))
     return np.concatenate(tables)
 
 
-def _rows(text: bytes, file: Path, shape, dtype: str, what: str) -> np.ndarray:
+def _rows(text: bytes, file: Path, shape, dtype: str, argument: str) -> np.ndarray:
     lines = [line for line in text.decode(errors="replace").splitlines() if line.strip()]
     width = int(np.prod(shape))
     if not lines:
@@ -43,12 +43,12 @@ def _rows(text: bytes, file: Path, shape, dtype: str, what: str) -> np.ndarray:
     try:
         values = np.loadtxt(lines, dtype, delimiter=",", comments=None, ndmin=2)
     except ValueError as error:
-        raise CSVError(compose(f"{what}: {error}", str(file))) from None
+        raise CSVError(compose(f"{argument}: {error}", str(file))) from None
     if values.shape[1] != width:
         raise CSVError(
             compose(
                 "The data size in CSV do not match size of shape: specified"
-                f" {what.rpartition(' ')[2].replace('_csv', '_shape')}={shape}, the csv"
+                f" {argument.rpartition(' ')[2].replace('_csv', '_shape')}={shape}, the csv"
                 f" row-length={values.shape[1]}",
                 str(file),
             )

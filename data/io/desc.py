@@ -67,9 +67,9 @@ class DataBatch:
         provide_data: Any = None,
         provide_label: Any = None,
     ):
-        for what, arrays in (("Data", data), ("Label", label)):
+        for kind, arrays in (("Data", data), ("Label", label)):
             if arrays is not None and not isinstance(arrays, (list, tuple)):
-                raise _NoList(f"{what} must be list of NDArrays, got {type(arrays).__name__}")
+                raise _NoList(f"{kind} must be list of NDArrays, got {type(arrays).__name__}")
         self.data, self.label, self.pad, self.index = data, label, pad, index
         self.bucket_key = bucket_key
         self.provide_data, self.provide_label = provide_data, provide_label
@@ -86,11 +86,11 @@ class _NoList(InvalidType, AssertionError):
     """Not a list; MXNet raises AssertionError."""
 
 
-def need_iterator(what: str, value: Any) -> None:
-    """Raises TypeError unless the value has a DataIter's methods. what: its name, for the error."""
+def need_iterator(caller: str, value: Any) -> None:
+    """Raises TypeError unless the value has a DataIter's methods. caller: for the error."""
     if not (hasattr(value, "provide_data") and hasattr(value, "reset")):
         raise InvalidType(
-            f"{what} must be a DataIter, got {type(value).__name__}\n"
+            f"{caller} must be a DataIter, got {type(value).__name__}\n"
             "  fix: mx.io.NDArrayIter(data, label, batch_size=32)"
         )
 

@@ -16,17 +16,19 @@ from ..idx import DatasetError, read_idx
 from .source import MXDataIter, Sample, parsed, positive, refuse_positional, warn_unknown
 
 
-def _array(path: str, n_axes: int, what: str) -> np.ndarray:
+def _array(path: str, n_axes: int, argument: str) -> np.ndarray:
     file = Path(path).expanduser()
     try:
         values = read_idx(file)
     except OSError as error:
         if isinstance(error, DatasetError):
             raise
-        raise DatasetError(f"MNISTIter: {what}: cannot read {path!r}: {error.strerror}") from None
+        raise DatasetError(
+            f"MNISTIter: {argument}: cannot read {path!r}: {error.strerror}"
+        ) from None
     if values.ndim != n_axes:
         raise DatasetError(
-            f"MNISTIter: {what} must have {n_axes} axes, got shape {values.shape}\n  at: {path}"
+            f"MNISTIter: {argument} must have {n_axes} axes, got shape {values.shape}\n  at: {path}"
         )
     return values
 

@@ -75,9 +75,9 @@ class RecordFile:
                 kind, _, _, at = self._frame(at)
         return found
 
-    def _broken(self, at: int, what: str):
+    def _broken(self, at: int, problem: str):
         raise MXNetError(
-            f"record file: the frame at byte {at} {what}\n  at: {self.path}\n"
+            f"record file: the frame at byte {at} {problem}\n  at: {self.path}\n"
             "  fix: is it a .rec file, and copied as a whole?"
         )
 

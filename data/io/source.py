@@ -120,20 +120,20 @@ def parsed(value: Any) -> Any:
     return value
 
 
-def shape_of(value: Any, what: str) -> tuple[int, ...]:
+def shape_of(value: Any, argument: str) -> tuple[int, ...]:
     """A parameter that is a shape."""
     value = parsed(value)
     value = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if not value or not all(isinstance(n, (int, np.integer)) and n > 0 for n in value):
-        raise InvalidValue(f"{what} must be a shape of numbers above 0, got {value}")
+        raise InvalidValue(f"{argument} must be a shape of numbers above 0, got {value}")
     return tuple(int(n) for n in value)
 
 
-def positive(value: Any, what: str) -> int:
+def positive(value: Any, argument: str) -> int:
     """A parameter that is a number above 0."""
     value = parsed(value)
     if not isinstance(value, (int, np.integer)) or value <= 0:
-        raise InvalidValue(f"{what} must be an integer above 0, got {value!r}")
+        raise InvalidValue(f"{argument} must be an integer above 0, got {value!r}")
     return int(value)
 
 

@@ -175,9 +175,9 @@ def convert_symbol(
         )
 
 
-def _names(what: str, names) -> set[str]:
+def _names(argument: str, names) -> set[str]:
     if names is not None and not isinstance(names, (list, tuple, set)):
-        raise InvalidType(f"amp: {what} must be a list of names, got {type(names).__name__}")
+        raise InvalidType(f"amp: {argument} must be a list of names, got {type(names).__name__}")
     return set(names or ())
 
 
@@ -204,9 +204,11 @@ def convert_model(
 ) -> Any:
     """convert_symbol for a model: (symbol, arg_params, aux_params), the parameters in the dtypes of
     the new symbol. Arguments and errors: as convert_symbol."""
-    for what, given in (("arg_params", arg_params), ("aux_params", aux_params)):
+    for argument, given in (("arg_params", arg_params), ("aux_params", aux_params)):
         if not isinstance(given, dict):
-            raise InvalidType(f"convert_model: {what} must be a dict, got {type(given).__name__}")
+            raise InvalidType(
+                f"convert_model: {argument} must be a dict, got {type(given).__name__}"
+            )
     if not isinstance(sym, Symbol):
         raise InvalidType(f"convert_model: sym must be a Symbol, got {type(sym).__name__}")
     sym = convert_symbol(

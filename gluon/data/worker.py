@@ -269,13 +269,13 @@ class WorkerPool:
         _join(worker.process, DEATH_SECONDS)
         code, pid = worker.process.exitcode, worker.process.pid
         self.close()
-        how = (
+        death = (
             f"by signal {signal.Signals(-code).name}"
             if code and code < 0
             else f"with exit status {code}"
         )
         raise MXNetError(
-            f"DataLoader: worker process {pid} died {how} while making a batch\n  fix: "
+            f"DataLoader: worker process {pid} died {death} while making a batch\n  fix: "
             + (
                 "was it killed for lack of memory? Use fewer workers or smaller batches"
                 if code == -signal.SIGKILL

@@ -66,7 +66,7 @@ def test_dataset_methods():
         len(Dataset())
 
 
-def test_transform_is_lazy_unless_told():
+def test_transform_is_lazy_by_default():
     seen = []
     data = SimpleDataset([1, 2]).transform(seen.append)
     assert seen == []
@@ -145,7 +145,7 @@ def test_shuffling_follows_the_seed():
 # ---- the loader ----------------------------------------------------------------------------------
 
 
-def test_batches_are_the_same_every_way(way):
+def test_batches_are_equal_with_threads_processes_and_none(way):
     batches = list(DataLoader(numbers(), 4, **way))
     assert [len(b) for b in batches] == [2, 2, 2]
     np.testing.assert_array_equal(batches[2][0].asnumpy(), [8, 9])
@@ -242,7 +242,7 @@ def fails_at_five(x, y):
     return x, y
 
 
-def test_an_error_of_the_dataset_arrives(way):
+def test_dataset_errors_reach_the_caller(way):
     loader = DataLoader(numbers().transform(fails_at_five), 2, **way)
     with pytest.raises(KeyError, match="five") as caught:
         list(loader)
@@ -257,7 +257,7 @@ def stops(x, y):
     raise StopIteration
 
 
-def test_stop_iteration_does_not_end_the_loop_in_silence(way):
+def test_stop_iteration_in_a_dataset_is_an_error(way):
     with pytest.raises(RuntimeError):
         list(DataLoader(numbers().transform(stops), 2, **way))
 
@@ -272,7 +272,7 @@ def raises_unpicklable(x, y):
     raise Unpicklable(1, 2)
 
 
-def test_an_error_that_cannot_travel_is_told_as_text():
+def test_unpicklable_worker_errors_are_reported_as_text():
     with pytest.raises(mx.MXNetError, match="a worker failed: .*Unpicklable: 1 and 2"):
         list(DataLoader(numbers().transform(raises_unpicklable), 2, num_workers=1))
 
@@ -283,7 +283,7 @@ def kills_itself(x, y):
     return x, y
 
 
-def test_a_dead_worker_is_an_error_not_a_hang():
+def test_a_killed_worker_is_an_error():
     loader = DataLoader(numbers().transform(kills_itself), 2, num_workers=2)
     with pytest.raises(mx.MXNetError, match="died by signal SIGKILL"):
         list(loader)
@@ -292,7 +292,7 @@ def test_a_dead_worker_is_an_error_not_a_hang():
 
 
 @pytest.mark.parametrize("n_workers", [1, 2])
-def test_a_dead_worker_whose_child_lives_is_an_error_not_a_hang(n_workers):
+def test_a_dead_worker_with_a_living_child_is_an_error(n_workers):
     """The child holds the worker's ends of all pipes: nothing at their other ends tells that the
     worker has died."""
     read, write = os.pipe()
@@ -380,7 +380,7 @@ def test_spawned_workers_need_a_dataset_that_can_be_pickled():
 
 
 @pytest.mark.parametrize("how", ["deleted", "killed"])
-def test_nothing_is_left_behind(how):
+def test_shared_memory_is_removed_at_the_end(how):
     loader = DataLoader(numbers(100), 2, num_workers=2)
     workers = loader._pool.workers if loader._pool else None
     assert workers is None  # processes start with the first epoch
@@ -400,7 +400,7 @@ def test_nothing_is_left_behind(how):
     assert not segments()
 
 
-def test_a_segment_of_a_worker_killed_before_it_sized_it_is_removed():
+def test_unsized_segment_of_a_killed_worker_is_removed():
     prefix = f"plait-test-{os.getpid()}-"
     shared_memory = Path("/dev/shm", f"{prefix}0")
     shared_memory.touch()
@@ -424,7 +424,7 @@ def test_workers_send_through_the_pipe_where_shared_memory_is_full(monkeypatch):
     assert array.asnumpy().tolist() == [0, 1, 2] and values.tolist() == [0, 1, 2, 3]
 
 
-def test_a_sender_killed_while_it_removes_its_segments_leaves_a_row_that_is_found(monkeypatch):
+def test_segments_of_a_sender_killed_during_removal_are_removed(monkeypatch):
     prefix = f"plait-test-{os.getpid()}-killed-"
     sender, removed = Sender(prefix), []
     for _ in range(3):

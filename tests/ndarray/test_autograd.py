@@ -115,7 +115,7 @@ def test_backward_twice_needs_retain_graph():
 
 
 @pytest.mark.parametrize("hybrid", [False, True])
-def test_what_backward_used_up_is_a_constant_afterwards(hybrid):
+def test_freed_graph_is_a_constant_in_later_gradients(hybrid):
     """As in MXNet 1.9.1, whose recurrent scripts carry a state from step to step without using
     detach's result."""
     x, state = variable([2.0]), nd.array([1.0])
@@ -235,7 +235,7 @@ def test_grad_gives_a_list_and_leaves_grad_alone():
         autograd.grad(y, x)
 
 
-def test_grad_of_what_does_not_matter():
+def test_grad_of_independent_variables():
     x, z = variable([1, 2]), variable([1, 2])
     with autograd.record():
         y = x * x
@@ -386,7 +386,7 @@ def test_threads_record_and_run_backward_at_once():
     assert not failures
 
 
-def test_a_number_that_changes_at_each_step_is_an_input_of_one_program():
+def test_changing_scalars_do_not_recompile():
     x = nd.array([1.0, 2.0])
     x.attach_grad()
     _programs.clear()

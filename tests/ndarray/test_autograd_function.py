@@ -96,7 +96,7 @@ def test_function_rules():
     assert float(x.grad) == 3
 
 
-def test_an_error_in_a_functions_backward_is_the_users_own():
+def test_errors_in_function_backward_reach_the_user():
     class Broken(autograd.Function):
         def forward(self, x):
             return x

@@ -31,7 +31,7 @@ def harness(*arguments):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_killed_runs_end_as_if_never_killed():
+def test_killed_and_resumed_runs_equal_uninterrupted_ones():
     ways = ["by_hand", "with_estimator", "with_module"]
     told = harness("--kills", "10", "--seed", "5", "--ways", *ways)
     assert [t["way"] for t in told] == ways and sum(t["kills"] for t in told) == 10
@@ -58,7 +58,7 @@ def step(net, trainer, seed):
 @pytest.mark.parametrize(
     "optimizer", ["sgd", "nag", "adam", "nadam", "lbsgd", "sgld", "ftrl", "lars", "dcasgd"]
 )
-def test_every_optimizer_goes_on_where_it_was(tmp_path, optimizer):
+def test_every_optimizer_resumes_exactly(tmp_path, optimizer):
     """Compares with the weights of the run that did not stop."""
     options = {"lr_scheduler": mx.lr_scheduler.MultiFactorScheduler([2, 4, 6], 0.5)}
     mx.seed_all(1)
@@ -77,7 +77,7 @@ def test_every_optimizer_goes_on_where_it_was(tmp_path, optimizer):
     np.testing.assert_array_equal(net.weight.data().asnumpy(), expected)
 
 
-def test_sums_of_gradients_and_devices_of_their_own(tmp_path):
+def test_accumulated_gradients_and_per_device_state_resume(tmp_path):
     def made():
         net = nn.BatchNorm(in_channels=2, prefix="norm_")
         net.initialize(ctx=[mx.cpu(0), mx.cpu(1)])
@@ -99,7 +99,7 @@ def test_sums_of_gradients_and_devices_of_their_own(tmp_path):
         assert a.asnumpy().tolist() == b.asnumpy().tolist() == [2.0, 2.0]
 
 
-def test_each_device_goes_on_with_its_own_running_means(tmp_path):
+def test_per_device_running_means_resume(tmp_path):
     """A new Trainer's store gave all devices the values of the first one."""
 
     def run(n_steps, stop=None):
@@ -130,7 +130,7 @@ def test_each_device_goes_on_with_its_own_running_means(tmp_path):
     assert run(4) == expected
 
 
-def test_the_random_streams_go_on(tmp_path):
+def test_random_streams_resume(tmp_path):
     def draws():
         return nd.random.uniform(shape=3).asnumpy().tolist(), np.random.rand(), random.random()
 
@@ -143,7 +143,7 @@ def test_the_random_streams_go_on(tmp_path):
     assert (draws(), np.random.randn()) == expected
 
 
-def test_the_scale_of_mixed_precision_goes_on(tmp_path):
+def test_loss_scale_of_mixed_precision_resumes(tmp_path):
     from plait.gluon.amp.loss_scaler import LossScaler
 
     net, trainer = small()
@@ -188,7 +188,7 @@ class Counter(mx.metric.EvalMetric):
         lambda: Counter("counter"),
     ],
 )
-def test_metrics_go_on(tmp_path, make):
+def test_metrics_resume(tmp_path, make):
     def update(metric, seed):
         rng = np.random.RandomState(seed)
         scores = rng.rand(6, 2).astype("float32")
@@ -212,7 +212,7 @@ def test_metrics_go_on(tmp_path, make):
         assert resumed.get() == whole.get() and resumed.get_global() == whole.get_global()
 
 
-def test_values_are_attributes_and_the_file_holds_arrays_alone(tmp_path):
+def test_values_are_attributes_and_files_hold_only_arrays(tmp_path):
     path = tmp_path / "run.ckpt"
     kept = {"best": -np.inf, "history": [(1, 0.1 + 0.2)], "names": {2: "two", "a": None}}
     first = mx.checkpoint.Checkpoint(path, **kept, mask=nd.ones(2), table=np.eye(2, dtype="u4"))
@@ -228,7 +228,7 @@ def test_values_are_attributes_and_the_file_holds_arrays_alone(tmp_path):
     assert b"pickle" not in path.read_bytes()
 
 
-def test_what_does_not_fit_is_refused_and_nothing_changes(tmp_path):
+def test_mismatched_checkpoints_raise_and_change_nothing(tmp_path):
     net, trainer = small()
     path = tmp_path / "c"
     assert not mx.checkpoint.Checkpoint(path, net=net).restore()
@@ -335,7 +335,7 @@ def test_a_resumed_estimator_remembers_the_best(tmp_path):
     trainer.load_states(str(tmp_path / "model-best.states"))  # the trainer's part
 
 
-def test_fit_goes_on_inside_an_epoch_over_two_devices(tmp_path):
+def test_fit_resumes_inside_an_epoch_on_two_devices(tmp_path):
     def fit(stop=None):
         mx.seed_all(2)
         hidden = mx.sym.BatchNorm(mx.sym.var("data"), name="norm")
@@ -364,7 +364,7 @@ def test_fit_goes_on_inside_an_epoch_over_two_devices(tmp_path):
     assert found == expected and seen[0] == (0, 2)
 
 
-def test_fit_goes_on_in_shuffled_validation_data(tmp_path):
+def test_fit_resumes_in_shuffled_validation_data(tmp_path):
     def fit(stop=None):
         mx.seed_all(2)
         out = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=2, name="a")
@@ -396,7 +396,7 @@ def test_fit_goes_on_in_shuffled_validation_data(tmp_path):
     assert fit(stop=-1) == expected[3:]
 
 
-def test_a_command_goes_on_with_the_same_arguments_alone(tmp_path, monkeypatch):
+def test_train_command_resumes_only_with_equal_arguments(tmp_path, monkeypatch):
     for name, given in (("seconds_per_epoch", {"eager": 0, "hybridized": 0}), ("save_curve", 0)):
         monkeypatch.setattr(training, name, lambda *a, given=given: given)
     monkeypatch.setattr(training.viz, "plot_network", lambda *a, **k: training.viz)

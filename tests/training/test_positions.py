@@ -83,7 +83,7 @@ class Alternating(Sampler):
     ],
     ids=str,
 )
-def test_loaders_go_on_inside_a_pass(tmp_path, options):
+def test_loaders_resume_inside_a_pass(tmp_path, options):
     def make():
         data = ArrayDataset(np.arange(11.0, dtype="float32")).transform(noisy)
         own = {k: v() if isinstance(v, type) else v for k, v in options.items()}
@@ -93,7 +93,7 @@ def test_loaders_go_on_inside_a_pass(tmp_path, options):
 
 
 @pytest.mark.parametrize("n_workers", [0, 1])
-def test_loaders_used_in_turns_go_on(tmp_path, n_workers):
+def test_interleaved_loaders_resume(tmp_path, n_workers):
     """Both draw their order when the pass begins, one after the other."""
 
     def made(**more):
@@ -176,12 +176,12 @@ def iterators(tmp_path):
         "sentences",
     ],
 )
-def test_iterators_go_on_inside_an_epoch(tmp_path, kind):
+def test_iterators_resume_inside_an_epoch(tmp_path, kind):
     make = iterators(tmp_path)[kind]
     resumes(make, 3, tmp_path, lambda b: [a.asnumpy().tolist() for a in (b.data + (b.label or []))])
 
 
-def test_an_iterator_that_cannot_tell_its_position_says_so(tmp_path):
+def test_iterator_without_a_position_raises(tmp_path):
     class Mine(mx.io.DataIter):
         pass
 

@@ -53,8 +53,8 @@ class BaseModule:
             if not done:
                 raise ModuleError(f"{type(self).__name__}: not ready\n  fix: call {call} before")
 
-    def _undefined(self, what: str) -> MissingMethod:
-        return MissingMethod(f"{type(self).__name__} does not define {what}")
+    def _undefined(self, method: str) -> MissingMethod:
+        return MissingMethod(f"{type(self).__name__} does not define {method}")
 
     # ---- loops -----------------------------------------------------------------------------------
 

@@ -100,6 +100,6 @@ def set_module_state(module: Any, state: dict) -> None:
         spread(state["arrays"][name], parts)
     for name, value in state["stored"].items():
         module._kvstore._set(name, value)
-    for what, thing in _stateful(module).items():
-        merged(thing, state[what], f"Module: {what}")
+    for name, part in _stateful(module).items():
+        merged(part, state[name], f"Module: {name}")
     module._params_dirty = True

@@ -138,16 +138,16 @@ class Updater:
 
         try:
             meta = json.loads(arrays.pop(META).asnumpy().tobytes())
-            told = meta["format"]
-            read = {i: nested(s) for i, s in meta["states"]} if told == FORMAT else {}
-            if told == FORMAT and "optimizer" in meta:
+            saved_format = meta["format"]
+            read = {i: nested(s) for i, s in meta["states"]} if saved_format == FORMAT else {}
+            if saved_format == FORMAT and "optimizer" in meta:
                 _restore(self.optimizer, meta["optimizer"])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise MXNetError(
                 f"set_states: these optimizer states are damaged: {type(error).__name__}: {error}"
             ) from None
-        if told != FORMAT:
-            raise MXNetError(f"set_states: format must be {FORMAT}, got {told}")
+        if saved_format != FORMAT:
+            raise MXNetError(f"set_states: format must be {FORMAT}, got {saved_format}")
         self.states = read
         self.states_synced = dict.fromkeys(self.states, False)
 
@@ -155,9 +155,9 @@ class Updater:
         """Writes get_states to a file, whole or not at all."""
         files.write(fname, self.get_states(dump_optimizer))
 
-    def load(self, fname: str | PathLike[str], what: str) -> None:
+    def load(self, fname: str | PathLike[str], kind: str) -> None:
         """set_states from a file. what: the caller, for the error message. Raises MXNetError."""
-        self.set_states(files.read(fname, what))
+        self.set_states(files.read(fname, kind))
 
 
 def _alike(state, made) -> bool:
@@ -179,8 +179,8 @@ def _is_plain(value) -> bool:
     )
 
 
-def _plain_attributes(thing) -> dict:
-    return {k: v for k, v in thing.__dict__.items() if _is_plain(v)}
+def _plain_attributes(owner) -> dict:
+    return {k: v for k, v in owner.__dict__.items() if _is_plain(v)}
 
 
 def _describe(optimizer: Optimizer) -> dict:
@@ -215,24 +215,24 @@ def _restore(optimizer: Optimizer, saved: dict) -> None:
         _put(rate, its)
 
 
-def _put(thing, attributes) -> None:
+def _put(owner, attributes) -> None:
     """Sets the plain attributes that the object has. Raises TypeError for a value of another
     kind."""
     optional = {
         name
-        for base in type(thing).__mro__
+        for base in type(owner).__mro__
         if "__init__" in vars(base)
         for name, p in inspect.signature(vars(base)["__init__"]).parameters.items()
         if p.default is None
     }
     for key, value in attributes:
-        own = thing.__dict__.get(key, thing)
+        own = owner.__dict__.get(key, owner)
         if not _is_plain(own) or key == "lr_scheduler":
             continue
         fits = own is None or key in optional if value is None else _kind(value) is _kind(own)
         if not fits:
             raise TypeError(f"{key} is {own!r} here and {value!r} there")
-        setattr(thing, key, value)
+        setattr(owner, key, value)
 
 
 def _kind(value) -> type:
