@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...engine.error import InvalidValue
@@ -98,7 +99,7 @@ class _PixelShuffle(Layer):
 
     n_axes = 1
 
-    def __init__(self, factor):
+    def __init__(self, factor: int | Sequence[int]):
         super().__init__()
         self._factors = tuple(map(int, several(factor, self.n_axes)))
         if len(self._factors) != self.n_axes:
@@ -110,7 +111,7 @@ class _PixelShuffle(Layer):
     def __repr__(self):
         return f"{type(self).__name__}({self._factors if self.n_axes > 1 else self._factors[0]})"
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         n, f = self.n_axes, self._factors
         channels = 1
         for factor in f:

@@ -44,6 +44,14 @@ def test_array_refuses_values_that_are_no_numbers(source):
         nd.array(source)
 
 
+@pytest.mark.parametrize("create", [nd.zeros, nd.ones, nd.eye])
+def test_creation_refuses_unknown_keywords(create):
+    """MXNet 1.9.1: MXNetError "Cannot find argument"; name, attr and __any__ are for Symbols."""
+    assert create(2, name="a", attr={}, __layout__="NC").shape[0] == 2
+    with pytest.raises(mx.MXNetError, match="has no parameter 'cxt'[^!]*did you mean 'ctx'"):
+        create(2, cxt=mx.cpu())
+
+
 def test_creation_functions():
     assert (
         nd.zeros(3).shape == (3,)

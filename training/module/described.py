@@ -27,7 +27,7 @@ def as_list(value: Any) -> list:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def check_input_names(symbol, names: Sequence[str], typename: str, throw: bool) -> None:
+def check_input_names(symbol: Any, names: Sequence[str], typename: str, throw: bool) -> None:
     """Is every name an argument of the symbol? Raises ModuleError, or warns."""
     if not isinstance(symbol, Symbol):
         raise ModuleError(f"symbol must be a Symbol, got {type(symbol).__name__}")
@@ -57,7 +57,12 @@ def descriptions(shapes: Any) -> list[DataDesc]:
         ) from None
 
 
-def parse_data_desc(data_names, label_names, data_shapes, label_shapes):
+def parse_data_desc(
+    data_names: Sequence[str],
+    label_names: Sequence[str],
+    data_shapes: Any,
+    label_shapes: Any | None,
+) -> tuple[list[DataDesc], list[DataDesc] | None]:
     """(descriptions of data, of labels or None). Raises ModuleError where data names differ, warns
     where label names do."""
     data = descriptions(data_shapes)

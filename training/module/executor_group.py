@@ -104,7 +104,7 @@ class DataParallelExecutorGroup:
         contexts: Sequence[Context],
         workload: Any,
         data_shapes: Sequence[Any],
-        label_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None,
         param_names: Sequence[str],
         for_training: Any,
         inputs_need_grad: Any,
@@ -177,7 +177,7 @@ class DataParallelExecutorGroup:
     def bind_exec(
         self,
         data_shapes: Sequence[Any],
-        label_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None,
         shared_group: Any = None,
         reshape: bool = False,
     ) -> None:
@@ -277,7 +277,7 @@ class DataParallelExecutorGroup:
         self.grad_arrays = gradients(self.param_names) if self.for_training else []
         self.input_grad_arrays = gradients(self.data_names) if self.inputs_need_grad else []
 
-    def reshape(self, data_shapes: Sequence[Any], label_shapes: Sequence[Any]) -> None:
+    def reshape(self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None) -> None:
         """Switches to other input shapes. Executors of earlier shapes are kept."""
         new = (
             descriptions(data_shapes),
