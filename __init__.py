@@ -77,10 +77,12 @@ MODULES = {  # attribute of mx -> module of this package
     "rnn": "compat.rnn",
     "test_utils": "compat.test_utils",
 }
-PATHS = {  # module below one of these, as users import it -> module of this package
-    "contrib.amp": "gluon.amp",
-    "contrib.svrg_optimization": "training.svrg_optimization",
-    "contrib.text": "data.text",
+PATHS = {  # modules that are not in the folder where users import them
+    "compat.contrib.amp": "gluon.amp",
+    "compat.contrib.nd": "compat.contrib.ndarray",
+    "compat.contrib.svrg_optimization": "training.svrg_optimization",
+    "compat.contrib.sym": "compat.contrib.symbol",
+    "compat.contrib.text": "data.text",
     "gluon.data.sampler": "data.sampler",
     "gluon.metric": "training.metric",
 }
@@ -138,11 +140,12 @@ def __dir__():
 
 def place(path: str) -> str:
     """Where what is called mx.`path` lives: "io.io" is data.io.io."""
-    for long, found in PATHS.items():
-        if path == long or path.startswith(f"{long}."):
-            return found + path.removeprefix(long)
     first, dot, rest = path.partition(".")
-    return MODULES.get(first, first) + dot + rest
+    path = MODULES.get(first, first) + dot + rest
+    for alias, found in PATHS.items():
+        if path == alias or path.startswith(f"{alias}."):
+            return found + path.removeprefix(alias)
+    return path
 
 
 class _Finder:
@@ -156,7 +159,8 @@ class _Finder:
         if place(name) == name:
             return None
         real = f"{__name__}.{place(name)}"
-        return importlib.machinery.ModuleSpec(fullname, _Finder, loader_state=real)
+        loader = _Finder  # a class of static methods: importing importlib.abc takes longer
+        return importlib.machinery.ModuleSpec(fullname, loader, loader_state=real)  # type: ignore[arg-type]
 
     @staticmethod
     def create_module(spec):

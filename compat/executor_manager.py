@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
+from ..engine import Context
 from ..engine.error import InvalidValue
 from ..training.module.executor_group import DataParallelExecutorGroup as _Group
 from ..training.module.slices import split_batch as _split_input_slice
@@ -14,15 +16,15 @@ __all__ = ["DataParallelExecutorGroup", "DataParallelExecutorManager"]
 
 def _check_arguments(symbol) -> None:
     """Raises InvalidValue (ValueError) if two arguments or auxiliary states have the same name."""
-    for names, what in (
+    for names, kind in (
         (symbol.list_arguments(), "argument"),
         (symbol.list_auxiliary_states(), "auxiliary param"),
     ):
         double = [n for i, n in enumerate(names) if n in names[:i]]
         if double:
             raise InvalidValue(
-                f'Find duplicated {what} name "{double[0]}", please make the weight name'
-                f" non-duplicated(using name arguments), {what}s are {names}"
+                f'Find duplicated {kind} name "{double[0]}", please make the weight name'
+                f" non-duplicated(using name arguments), {kind}s are {names}"
             )
 
 
@@ -40,7 +42,16 @@ class DataParallelExecutorGroup(_Group):
     (provide_data, provide_label).
     """
 
-    def __init__(self, sym, arg_names, param_names, ctx, slices, train_data, shared_group=None):
+    def __init__(
+        self,
+        sym: Any,
+        arg_names: Any,
+        param_names: Any,
+        ctx: Sequence[Context],
+        slices: Any,
+        train_data: Any,
+        shared_group: Any = None,
+    ):
         _check_arguments(sym)
         super().__init__(
             sym,
@@ -55,12 +66,12 @@ class DataParallelExecutorGroup(_Group):
         )
         self.train_execs, self._batch = self.execs, None
 
-    def load_data_batch(self, data_batch) -> None:
+    def load_data_batch(self, data_batch: Any) -> None:
         """Loads the batch of the next forward."""
         self._batch = data_batch
 
     # mypy: MXNet's methods of these names take other arguments than those of a module's group
-    def forward(self, is_train=False) -> None:  # type: ignore[override]
+    def forward(self, is_train: bool = False) -> None:  # type: ignore[override]
         """Computes the outputs of the batch that was loaded."""
         super().forward(self._batch, is_train)
 
@@ -75,15 +86,15 @@ class DataParallelExecutorManager:
 
     def __init__(
         self,
-        symbol,
-        ctx,
-        train_data,
-        arg_names,
-        param_names,
-        aux_names,
-        work_load_list=None,
-        logger=None,
-        sym_gen=None,
+        symbol: Any,
+        ctx: Sequence[Context],
+        train_data: Any,
+        arg_names: Any,
+        param_names: Any,
+        aux_names: Any,
+        work_load_list: Any = None,
+        logger: Any = None,
+        sym_gen: Any = None,
     ):
         (logger or logging).info("Start training with %s", str(ctx))
         loads = [1] * len(ctx) if work_load_list is None else work_load_list
@@ -103,16 +114,16 @@ class DataParallelExecutorManager:
             symbol, self.arg_names, self.param_names, self.ctx, self.slices, described, shared
         )
 
-    def install_monitor(self, monitor) -> None:
+    def install_monitor(self, monitor: Any) -> None:
         """Lets a Monitor see every operator's outputs."""
         for group in self.execgrp_bucket.values():
             group.install_monitor(monitor)
 
-    def set_params(self, arg_params, aux_params) -> None:
+    def set_params(self, arg_params: Any, aux_params: Any) -> None:
         """Copies parameters to every device."""
         self.execgrp.set_params(arg_params, aux_params)
 
-    def copy_to(self, arg_params, aux_params) -> None:
+    def copy_to(self, arg_params: Any, aux_params: Any) -> None:
         """Writes the parameters, the mean over devices, into the arrays of two dicts."""
         self.execgrp.get_params(arg_params, aux_params)
 
@@ -131,7 +142,7 @@ class DataParallelExecutorManager:
         """The auxiliary states, as param_arrays."""
         return self.execgrp.aux_arrays
 
-    def load_data_batch(self, data_batch) -> None:
+    def load_data_batch(self, data_batch: Any) -> None:
         """Loads the batch of the next forward into the executors of its bucket."""
         key = data_batch.bucket_key
         if self.sym_gen is not None and key not in self.execgrp_bucket:
@@ -140,7 +151,7 @@ class DataParallelExecutorManager:
         self.curr_execgrp = self.execgrp if self.sym_gen is None else self.execgrp_bucket[key]
         self.curr_execgrp.load_data_batch(data_batch)
 
-    def forward(self, is_train=False) -> None:
+    def forward(self, is_train: bool = False) -> None:
         """Computes the outputs."""
         self.curr_execgrp.forward(is_train=is_train)
 
@@ -148,6 +159,6 @@ class DataParallelExecutorManager:
         """Computes the gradients."""
         self.curr_execgrp.backward()
 
-    def update_metric(self, metric, labels, pre_sliced=False) -> None:
+    def update_metric(self, metric: Any, labels: Any, pre_sliced: bool = False) -> None:
         """Updates a metric with the outputs and these labels."""
         self.curr_execgrp.update_metric(metric, labels, pre_sliced)

@@ -15,6 +15,7 @@ import importlib.util
 import os
 import sys
 import types
+from typing import Any
 
 import numpy as np
 
@@ -129,6 +130,8 @@ class _Module(types.ModuleType):
 class _Package(types.ModuleType):
     """The module `mxnet`: plait under another name and with the version of the API."""
 
+    __version__ = MXNET_VERSION
+
     def __getattr__(self, name):
         if name in MODULES:
             return importlib.import_module(f"mxnet.{name}")
@@ -141,7 +144,7 @@ class _Package(types.ModuleType):
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Resolves mxnet.a.b to plait's module: one module object under both names."""
 
-    def find_spec(self, fullname, path=None, target=None):
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         if fullname == "mxnet":
             return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
         if fullname.startswith("mxnet."):
@@ -150,20 +153,22 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             missing.check_module(fullname)
         return None
 
-    def create_module(self, spec):
+    def create_module(self, spec: Any) -> Any:
         if spec.name == "mxnet":
-            module = _Package("mxnet")
-            module.__version__, module.__path__ = MXNET_VERSION, []
+            package = _Package("mxnet")
+            package.__path__ = []
             for name in ALSO_IMPORTED:
                 importlib.import_module(name)
-            return module
-        module = importlib.import_module(_target(spec.name))
+            return package
+        real = _target(spec.name)
+        assert real is not None  # find_spec asked
+        module = importlib.import_module(real)
         spec.loader_state = module.__spec__
         if not spec.name.startswith(NAMESPACES):
             module.__class__ = _Module
         return module
 
-    def exec_module(self, module):
+    def exec_module(self, module: Any) -> None:
         alias = module.__spec__
         if alias.loader_state is not None:
             module.__spec__ = alias.loader_state  # the module keeps its own identity

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from logging import CRITICAL, DEBUG, ERROR, INFO, NOTSET, WARNING
+from typing import Any
 
 __all__ = [
     "CRITICAL",
@@ -29,14 +30,16 @@ class _Formatter(logging.Formatter):
         )
         self.colored = colored
 
-    def format(self, record):
+    def format(self, record: Any) -> Any:
         color = 31 if record.levelno >= WARNING else 32 if record.levelno >= INFO else 34
         record.head = (f"\x1b[{color}m" if self.colored else "") + record.levelname[0]
         record.tail = "\x1b[0m" if self.colored else ""
         return super().format(record)
 
 
-def get_logger(name=None, filename=None, filemode=None, level=WARNING) -> logging.Logger:
+def get_logger(
+    name: str | None = None, filename: str | None = None, filemode: Any = None, level: Any = WARNING
+) -> logging.Logger:
     """A logger with this format, configured at the first request; without a name the unchanged root
     logger.
 
@@ -61,7 +64,9 @@ def get_logger(name=None, filename=None, filemode=None, level=WARNING) -> loggin
     return logger
 
 
-def getLogger(name=None, filename=None, filemode=None, level=WARNING):  # noqa: N802 - MXNet's name
+def getLogger(
+    name: str | None = None, filename: str | None = None, filemode: Any = None, level: Any = WARNING
+) -> Any:  # noqa: N802 - MXNet's name
     """The same as get_logger. Deprecated."""
     warnings.warn("getLogger is deprecated: use get_logger", DeprecationWarning, stacklevel=2)
     return get_logger(name, filename, filemode, level)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import time
 import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from ..engine import Context, cpu
 from ..engine.error import InvalidType, InvalidValue, compose
 from ..ndarray import NDArray, functions
 from ..symbol import Symbol
+from ..symbol.executor import Executor
 from ..training import metric
 from ..training import optimizer as opt
 from ..training.callback import BatchEndParam, LogValidationMetricsCallback, save_checkpoint
@@ -20,7 +23,7 @@ from ..training.initializer import InitDesc, Uniform
 from ..training.kvstore.choose import choose_sparse_store as _create_sparse_kvstore
 from ..training.kvstore.choose import choose_store as _create_kvstore
 from ..training.model_params import load_checkpoint, load_params
-from ..training.module.base_module import as_list, descriptions
+from ..training.module.described import as_list, descriptions
 from ..training.module.update import fill_store as _initialize_kvstore
 from ..training.module.update import update_here as _update_params
 from ..training.module.update import update_on_store as _update_params_on_kvstore
@@ -58,25 +61,27 @@ class FeedForward:
 
     def __init__(
         self,
-        symbol,
-        ctx=None,
-        num_epoch=None,
-        epoch_size=None,
-        optimizer="sgd",
-        initializer=Uniform(0.01),
-        numpy_batch_size=128,
-        arg_params=None,
-        aux_params=None,
-        allow_extra_params=False,
-        begin_epoch=0,
-        **kwargs,
+        symbol: Any,
+        ctx: Context | Sequence[Context] | None = None,
+        num_epoch: int | None = None,
+        epoch_size: Any = None,
+        optimizer: Any = "sgd",
+        initializer: Any = Uniform(0.01),
+        numpy_batch_size: int = 128,
+        arg_params: Any = None,
+        aux_params: Any = None,
+        allow_extra_params: bool = False,
+        begin_epoch: int = 0,
+        **kwargs: Any,
     ):
         warnings.warn(
             "mxnet.model.FeedForward has been deprecated. Please use mxnet.mod.Module instead.",
             DeprecationWarning,
             stacklevel=2,
         )
-        self.symbol, self.sym_gen = (symbol, None) if isinstance(symbol, Symbol) else (None, symbol)
+        own = isinstance(symbol, Symbol)
+        self.symbol: Any = symbol if own else None
+        self.sym_gen: Callable[..., Symbol] | None = None if own else symbol
         self.arg_params, self.aux_params = arg_params, aux_params
         self.allow_extra_params = allow_extra_params
         self.argument_checked = False
@@ -86,7 +91,7 @@ class FeedForward:
         self.num_epoch, self.epoch_size, self.begin_epoch = num_epoch, epoch_size, begin_epoch
         self.kwargs, self.optimizer, self.initializer = dict(kwargs), optimizer, initializer
         self.numpy_batch_size = numpy_batch_size
-        self._pred_exec = None
+        self._pred_exec: Executor | None = None
 
     def _check_arguments(self) -> None:
         if self.argument_checked:
@@ -178,63 +183,72 @@ class FeedForward:
 
     # ---- prediction ------------------------------------------------------------------------------
 
-    def _init_predictor(self, inputs) -> None:
-        """Binds the executor of predictions for these inputs."""
+    def _init_predictor(self, inputs) -> Executor:
+        """The executor of predictions for these inputs."""
         shapes = {name: a.shape for name, a in self.arg_params.items()} | dict(inputs)
         types = {name: a.dtype for name, a in self.arg_params.items()}
         types |= {x.name: x.dtype for x in inputs}
         if self._pred_exec is not None:
             wanted, _, _ = self.symbol.infer_shape(**shapes)
             if wanted == [a.shape for a in self._pred_exec.arg_arrays]:
-                return
+                return self._pred_exec
         known = set(self.symbol.list_arguments())
-        self._pred_exec = self.symbol.simple_bind(
+        self._pred_exec = executor = self.symbol.simple_bind(
             self.ctx[0],
             grad_req="null",
             type_dict=types,
             **{k: v for k, v in shapes.items() if k in known},
         )
-        self._pred_exec.copy_params_from(self.arg_params, self.aux_params)
+        executor.copy_params_from(self.arg_params, self.aux_params)
+        return executor
 
     def _predicted(self, X, num_batch, reset: bool):
-        """Yields batches after their forward."""
+        """Yields number, batch and outputs of batches after their forward."""
         if self.arg_params is None:
             raise InvalidValue(compose("the model has no parameters", fix="fit, or load"))
         if reset:
             X.reset()
         inputs = descriptions(X.provide_data)
         self._pred_exec = None  # the parameters may have changed
-        self._init_predictor(inputs)
-        targets = [self._pred_exec.arg_dict[x.name] for x in inputs]
+        executor = self._init_predictor(inputs)
+        targets = [executor.arg_dict[x.name] for x in inputs]
         for i, batch in enumerate(X):
             if i == num_batch:
                 return
             _load_data(batch, targets)
-            self._pred_exec.forward(is_train=False)
-            yield i, batch
+            yield i, batch, executor.forward(is_train=False)
 
-    def predict(self, X, num_batch=None, return_data=False, reset=True):
+    def predict(
+        self, X: Any, num_batch: Any = None, return_data: bool = False, reset: bool = True
+    ) -> Any:
         """Outputs for arrays or an iterator: a NumPy array, or a list of them.
 
         return_data: also the data and labels, (outputs, data, labels).
         """
         X = self._init_iter(X, None, is_train=False)
         columns: tuple[list, list, list] = ([], [], [])
-        for _, batch in self._predicted(X, num_batch, reset):
+        for _, batch, outputs in self._predicted(X, num_batch, reset):
             n = X.batch_size - batch.pad
-            groups = (self._pred_exec.outputs, batch.data, batch.label)
+            groups = (outputs, batch.data, batch.label)
             for column, arrays in zip(columns, groups[: 3 if return_data else 1]):
                 column.append([a[0:n].asnumpy() for a in arrays])
         joined = [[np.concatenate(parts) for parts in zip(*column)] for column in columns]
         outputs, data, labels = (x[0] if len(x) == 1 else x for x in joined)
         return (outputs, data, labels) if return_data else outputs
 
-    def score(self, X, eval_metric="acc", num_batch=None, batch_end_callback=None, reset=True):
+    def score(
+        self,
+        X: Any,
+        eval_metric: Any = "acc",
+        num_batch: Any = None,
+        batch_end_callback: Any = None,
+        reset: bool = True,
+    ) -> Any:
         """The metric's value over an iterator."""
         eval_metric = metric.create(eval_metric)
         X = self._init_iter(X, None, is_train=False)
-        for i, batch in self._predicted(X, num_batch, reset):
-            eval_metric.update(batch.label, self._pred_exec.outputs)
+        for i, batch, outputs in self._predicted(X, num_batch, reset):
+            eval_metric.update(batch.label, outputs)
             for callback in as_list(batch_end_callback):
                 callback(BatchEndParam(0, i, eval_metric, locals()))
         return eval_metric.get()[1]
@@ -243,18 +257,18 @@ class FeedForward:
 
     def fit(
         self,
-        X,
-        y=None,
-        eval_data=None,
-        eval_metric="acc",
-        epoch_end_callback=None,
-        batch_end_callback=None,
-        kvstore="local",
-        logger=None,
-        work_load_list=None,
-        monitor=None,
-        eval_end_callback=LogValidationMetricsCallback(),
-        eval_batch_end_callback=None,
+        X: Any,
+        y: Any = None,
+        eval_data: Any = None,
+        eval_metric: Any = "acc",
+        epoch_end_callback: Any = None,
+        batch_end_callback: Any = None,
+        kvstore: str = "local",
+        logger: Any = None,
+        work_load_list: Any = None,
+        monitor: Any = None,
+        eval_end_callback: Any = LogValidationMetricsCallback(),
+        eval_batch_end_callback: Any = None,
     ) -> None:
         """Trains on arrays (X, y) or an iterator X, from begin_epoch to num_epoch."""
         logger = logger or logging
@@ -296,6 +310,8 @@ class FeedForward:
                 _update_params(*arrays, updater, len(self.ctx), store, param_names)
 
         data.reset()
+        if self.num_epoch is None:
+            raise InvalidValue("fit: num_epoch must be given")
         for epoch in range(self.begin_epoch, self.num_epoch):
             tic = time.time()
             eval_metric.reset()
@@ -370,7 +386,7 @@ class FeedForward:
 
     # ---- files -----------------------------------------------------------------------------------
 
-    def save(self, prefix, epoch=None, remove_amp_cast=True) -> None:
+    def save(self, prefix: str, epoch: int | None = None, remove_amp_cast: bool = True) -> None:
         """Writes prefix-symbol.json and prefix-EPOCH.params (default: num_epoch)."""
         epoch = self.num_epoch if epoch is None else epoch
         if epoch is None:
@@ -385,7 +401,9 @@ class FeedForward:
         )
 
     @staticmethod
-    def load(prefix, epoch, ctx=None, **kwargs) -> FeedForward:
+    def load(
+        prefix: str, epoch: int, ctx: Context | Sequence[Context] | None = None, **kwargs: Any
+    ) -> FeedForward:
         """A model from a checkpoint; fit continues after that epoch."""
         symbol, arg_params, aux_params = load_checkpoint(prefix, epoch)
         return FeedForward(
@@ -399,24 +417,24 @@ class FeedForward:
 
     @staticmethod
     def create(
-        symbol,
-        X,
-        y=None,
-        ctx=None,
-        num_epoch=None,
-        epoch_size=None,
-        optimizer="sgd",
-        initializer=Uniform(0.01),
-        eval_data=None,
-        eval_metric="acc",
-        epoch_end_callback=None,
-        batch_end_callback=None,
-        kvstore="local",
-        logger=None,
-        work_load_list=None,
-        eval_end_callback=LogValidationMetricsCallback(),
-        eval_batch_end_callback=None,
-        **kwargs,
+        symbol: Any,
+        X: Any,
+        y: Any = None,
+        ctx: Context | Sequence[Context] | None = None,
+        num_epoch: int | None = None,
+        epoch_size: Any = None,
+        optimizer: Any = "sgd",
+        initializer: Any = Uniform(0.01),
+        eval_data: Any = None,
+        eval_metric: Any = "acc",
+        epoch_end_callback: Any = None,
+        batch_end_callback: Any = None,
+        kvstore: str = "local",
+        logger: Any = None,
+        work_load_list: Any = None,
+        eval_end_callback: Any = LogValidationMetricsCallback(),
+        eval_batch_end_callback: Any = None,
+        **kwargs: Any,
     ) -> FeedForward:
         """Creates and trains a model."""
         model = FeedForward(

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import time
 import warnings
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from ..engine.base import data_dir
 from ..engine.error import InvalidValue, MXNetError
 
 
-def check_sha1(filename, sha1_hash) -> bool:
+def check_sha1(filename: Any, sha1_hash: str) -> bool:
     """Has the file this SHA-1 (hexadecimal)?"""
     import hashlib  # here: it loads OpenSSL
 
@@ -36,7 +38,7 @@ def _get_repo_file_url(namespace, filename) -> str:
     return f"{_get_repo_url()}{namespace}/{filename}"
 
 
-def local_folder(root) -> Path:
+def local_folder(root: Any) -> Path:
     """Expands a folder name: ~ is the home folder; ~/.mxnet is $MXNET_HOME if that is set."""
     default = Path("~", ".mxnet")
     if Path(root).is_relative_to(default):
@@ -44,7 +46,7 @@ def local_folder(root) -> Path:
     return Path(root).expanduser()
 
 
-def replace_file(src, dst) -> None:
+def replace_file(src: Any, dst: Any) -> None:
     """Moves src to dst in one step."""
     os.replace(src, dst)
 
@@ -53,7 +55,14 @@ class DownloadError(InvalidValue):
     """Invalid arguments of a download."""
 
 
-def download(url, path=None, overwrite=False, sha1_hash=None, retries=5, verify_ssl=True) -> str:
+def download(
+    url: str,
+    path: str | PathLike[str] | None = None,
+    overwrite: bool = False,
+    sha1_hash: str | None = None,
+    retries: int = 5,
+    verify_ssl: bool = True,
+) -> str:
     """Fetches a URL (http, https, file) into a file (a path, or a folder) unless it is there
     already. Returns the file's name.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import struct
 import threading
-from typing import IO, NamedTuple
+from collections.abc import Callable
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -55,7 +56,7 @@ class MXRecordIO:
     A pickled or forked copy reopens the file when it reads.
     """
 
-    def __init__(self, uri, flag: str):
+    def __init__(self, uri: str, flag: str):
         self.uri, self.flag = os.fspath(uri), flag
         self._file: IO[bytes] | None = None
         self._lock = threading.RLock()
@@ -140,7 +141,7 @@ class MXRecordIO:
             self.reset()
         return self._file
 
-    def write(self, buf) -> None:
+    def write(self, buf: Any) -> None:
         """Appends one record (bytes; a str is written as UTF-8)."""
         record = buf.encode() if isinstance(buf, str) else bytes(buf)
         parts = split_at_magic(record)
@@ -194,9 +195,9 @@ class MXRecordIO:
                 if kind in (WHOLE, LAST):
                     return MAGIC_BYTES.join(parts)
 
-    def _broken(self, at: int, what: str):
+    def _broken(self, at: int, problem: str):
         raise MXNetError(
-            f"MXRecordIO: the frame at byte {at} {what}\n  at: {self.uri}\n"
+            f"MXRecordIO: the frame at byte {at} {problem}\n  at: {self.uri}\n"
             "  fix: is it a .rec file, and copied as a whole?"
         )
 
@@ -205,6 +206,10 @@ class MXRecordIO:
         if self._file is None:
             raise self._closed()
         return self._file.tell()
+
+    def _go_to(self, position: int) -> None:
+        """Reads on at a position that `tell` said."""
+        self._ready(writing=False).seek(position)
 
 
 class MXIndexedRecordIO(MXRecordIO):
@@ -216,7 +221,7 @@ class MXIndexedRecordIO(MXRecordIO):
         key_type: makes a key from the index's text.
     """
 
-    def __init__(self, idx_path, uri, flag: str, key_type=int):
+    def __init__(self, idx_path: str, uri: str, flag: str, key_type: Callable[..., Any] = int):
         self.idx_path, self.key_type = os.fspath(idx_path), key_type
         self.idx: dict = {}
         self.keys: list = []
@@ -250,7 +255,7 @@ class MXIndexedRecordIO(MXRecordIO):
     def __getstate__(self):
         return super().__getstate__() | {"_index_file": None}
 
-    def seek(self, idx) -> None:
+    def seek(self, idx: Any) -> None:
         """The next read returns the record of this key. Raises KeyError."""
         file = self._ready(writing=False)
         at = self.idx.get(idx)
@@ -266,7 +271,7 @@ class MXIndexedRecordIO(MXRecordIO):
             self._broken(at, f"lies beyond the end of the file, which has {size} bytes")
         file.seek(at)
 
-    def read_idx(self, idx) -> bytes:
+    def read_idx(self, idx: Any) -> bytes:
         """The record of a key; may be called from many threads."""
         with self._lock:
             self.seek(idx)
@@ -274,7 +279,7 @@ class MXIndexedRecordIO(MXRecordIO):
             assert record is not None  # seek checks whether the key exists
             return record
 
-    def write_idx(self, idx, buf) -> None:
+    def write_idx(self, idx: Any, buf: Any) -> None:
         """Appends a record and its index line."""
         with self._lock:
             key, at = self.key_type(idx), self._ready(writing=True).tell()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -76,7 +77,7 @@ class FilterSampler(Sampler):
     """The indices of the items for which fn(item) is true; fn is called on all items at
     construction."""
 
-    def __init__(self, fn: Callable, dataset):
+    def __init__(self, fn: Callable, dataset: Any):
         self._indices = [i for i in range(len(dataset)) if fn(dataset[i])]
 
     def __iter__(self):
@@ -112,7 +113,7 @@ class BatchSampler(Sampler):
         "rollover" starts the next iteration with it.
     """
 
-    def __init__(self, sampler, batch_size: int, last_batch: str = "keep"):
+    def __init__(self, sampler: Any, batch_size: int, last_batch: str = "keep"):
         if last_batch not in ("keep", "discard", "rollover"):
             raise InvalidValue(
                 "BatchSampler: last_batch must be one of 'keep', 'discard', or 'rollover', "

@@ -114,7 +114,7 @@ class Var:
 
     __slots__ = ("_handle",)
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._handle = lib.pl_array_new(0)
         if not self._handle:
             raise_last()
@@ -233,7 +233,7 @@ def wait(handle: int, for_write: bool = False) -> None:
         raise_last()
 
 
-def wait_for_var(array, for_write: bool = False) -> None:
+def wait_for_var(array: Any, for_write: bool = False) -> None:
     """`wait` for an object with a handle: an array or a Var."""
     wait(array._handle, for_write)
 

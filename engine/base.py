@@ -6,7 +6,8 @@ import ctypes
 import inspect
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,7 @@ class MXCallbackList(ctypes.Structure):
 class _Unsupported(MXNetError):
     why = fix = ""
 
-    def __init__(self, function, alias=None, *args):
+    def __init__(self, function: str | Callable[..., Any], alias: str | None = None, *args: Any):
         """function: the method, or its name; alias: the operator's name; args: those it got."""
         super().__init__()
         self.function, self.alias = getattr(function, "__name__", function), alias
@@ -86,7 +87,7 @@ class NotSupportedForSparseNDArray(_Unsupported):
 error_types: dict[str, type] = {}
 
 
-def register_error(func_name=None, cls=None):
+def register_error(func_name: Any = None, cls: Any = None) -> Any:
     """Makes an error class known by name to `c2pyerror`; a decorator, or (name, class)."""
     if callable(func_name):
         error_types[func_name.__name__] = func_name
@@ -136,46 +137,46 @@ def c_str(string: str) -> ctypes.c_char_p:
     return ctypes.c_char_p(string.encode("utf-8"))
 
 
-def c_str_array(strings):
+def c_str_array(strings: Any) -> Any:
     """A C array of C strings."""
     return c_array(ctypes.c_char_p, [s.encode("utf-8") for s in strings])
 
 
-def c_array(ctype, values):
+def c_array(ctype: Any, values: Any) -> Any:
     """A C array of a ctypes type."""
     return (ctype * len(values))(*values)
 
 
-def c_array_buf(ctype, buf):
+def c_array_buf(ctype: Any, buf: Any) -> Any:
     """A C array over a buffer (array.array), which it shares."""
     return (ctype * len(buf)).from_buffer(buf)
 
 
-def c_handle_array(objs):
+def c_handle_array(objs: Any) -> Any:
     """A C array of the handles of arrays or symbols."""
     return c_array(ctypes.c_void_p, [getattr(o.handle, "value", o.handle) for o in objs])
 
 
-def ctypes2buffer(cptr, length: int) -> bytearray:
+def ctypes2buffer(cptr: Any, length: int) -> bytearray:
     """A copy of `length` bytes at a POINTER(c_char). Raises TypeError for another pointer."""
     if not isinstance(cptr, ctypes.POINTER(ctypes.c_char)):
         raise TypeError(f"ctypes2buffer: expected a POINTER(c_char), got {type(cptr).__name__}")
     return bytearray(ctypes.string_at(cptr, length))
 
 
-def ctypes2numpy_shared(cptr, shape):
+def ctypes2numpy_shared(cptr: Any, shape: int | Sequence[int]) -> Any:
     """A NumPy array over the floats at a POINTER(c_float). Raises TypeError for another pointer."""
     if not isinstance(cptr, mx_float_p):
         raise TypeError(
             f"ctypes2numpy_shared: expected a POINTER(c_float), got {type(cptr).__name__}"
         )
-    return np.ctypeslib.as_array(cptr, tuple(shape))
+    return np.ctypeslib.as_array(cptr, (shape,) if isinstance(shape, int) else tuple(shape))
 
 
 # ---- documentation and classes -------------------------------------------------------------------
 
 
-def build_param_doc(arg_names, arg_types, arg_descs, remove_dup: bool = True) -> str:
+def build_param_doc(arg_names: Any, arg_types: Any, arg_descs: Any, remove_dup: bool = True) -> str:
     """The "Parameters" part of a docstring from names, types and descriptions."""
     seen: set[str] = set()
     lines = []
@@ -187,7 +188,7 @@ def build_param_doc(arg_names, arg_types, arg_descs, remove_dup: bool = True) ->
     return "Parameters\n----------\n" + "\n".join(lines) + "\n"
 
 
-def add_fileline_to_docstring(module, incursive: bool = True) -> None:
+def add_fileline_to_docstring(module: Any, incursive: bool = True) -> None:
     """Appends "From:file:line" to the docstrings of a module (or its name)."""
     import sys
 
@@ -206,7 +207,7 @@ def add_fileline_to_docstring(module, incursive: bool = True) -> None:
             add_fileline_to_docstring(member, False)
 
 
-def with_metaclass(meta, *bases):
+def with_metaclass(meta: Any, *bases: Any) -> Any:
     """A base class that gives its subclasses a metaclass."""
 
     class _Make(type):
@@ -224,7 +225,7 @@ class _ClassProperty:
         return self.get(owner)
 
 
-def classproperty(func) -> _ClassProperty:
+def classproperty(func: Callable[..., Any]) -> _ClassProperty:
     """Decorator: a property of the class itself."""
     return _ClassProperty(func.__func__ if isinstance(func, classmethod) else func)
 
@@ -248,5 +249,5 @@ def data_dir() -> str:
 class InternalError(MXNetError):
     """Something in the core that should not happen."""
 
-    def __init__(self, msg):
+    def __init__(self, msg: Any):
         super().__init__(compose(msg, fix="report it, with the script that shows it"))

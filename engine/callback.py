@@ -23,12 +23,12 @@ def keep(value: Any) -> int:
     return number
 
 
-def kept(pointer) -> Any:
+def kept(pointer: Any) -> Any:
     """What stands behind a number the core gave back (as void *), or None."""
     return _objects.get(int(ffi.cast("uintptr_t", pointer)))
 
 
-def pointer_to(number: int):
+def pointer_to(number: int) -> Any:
     return ffi.cast("void *", number)
 
 

@@ -13,7 +13,7 @@ from .error import DeviceError
 class _Current(threading.local):
     context: Context | None = None
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.outer: list[Context | None] = []  # what each `with` covers
 
 

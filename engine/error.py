@@ -60,13 +60,13 @@ class InvalidType(MXNetError, TypeError):
     """An argument of a type that is not understood."""
 
 
-def shown(value) -> str:
+def shown(value: Any) -> str:
     """A value in an error's text, cut where it is long."""
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}... ({len(text)} characters)"
 
 
-def parse_json(text: str | bytes, what: str):
+def parse_json(text: str | bytes, what: str) -> Any:
     """The value of a JSON text from a file or a user. Raises InvalidValue, which names `what`,
     where the text is broken or nested too deeply."""
     import json  # here: not every program reads any

@@ -8,6 +8,8 @@ import fcntl
 import itertools
 import os
 from collections.abc import Iterator
+from os import PathLike
+from typing import Any
 
 from .error import MXNetError, compose
 
@@ -33,7 +35,7 @@ def _check_format(path) -> None:
 
 
 @contextlib.contextmanager
-def reading(path, what: str, fix: str | None = None) -> Iterator[None]:
+def reading(path: str | PathLike[str], what: str, fix: str | None = None) -> Iterator[None]:
     """Inside, an OSError becomes a FileError "what: cannot read path: why"; so do bytes that are no
     text."""
     _check_format(path)
@@ -50,7 +52,7 @@ def reading(path, what: str, fix: str | None = None) -> Iterator[None]:
         raise kind(compose(rule, fix=fix)) from None
 
 
-def read(path, what: str, fix: str | None = None) -> bytes:
+def read(path: str | PathLike[str], what: str, fix: str | None = None) -> bytes:
     """A file's bytes. what: who reads it, for the error. Raises FileError."""
     with reading(path, what, fix), open(path, "rb") as file:
         return file.read()
@@ -99,7 +101,7 @@ def _parts(path: str) -> Iterator[str]:
     yield from (f"{path}.{n}.part" for n in itertools.count(1))
 
 
-def remove_leftovers(folder, prefix: str) -> None:
+def remove_leftovers(folder: Any, prefix: str) -> None:
     """Deletes what killed writers left of files whose names begin with `prefix`."""
     for name in os.listdir(folder):
         if name.startswith(prefix) and name.endswith(".part"):
@@ -111,7 +113,7 @@ def remove_leftovers(folder, prefix: str) -> None:
                     os.close(handle)
 
 
-def sync(path) -> None:
+def sync(path: str | PathLike[str]) -> None:
     """Waits until a file or folder is on the disk, where its file system supports it."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -124,7 +126,7 @@ def sync(path) -> None:
 
 
 @contextlib.contextmanager
-def replacing(path) -> Iterator[str]:
+def replacing(path: str | PathLike[str]) -> Iterator[str]:
     """Gives the name of a new file, which takes the place of `path` in one step at the end; after
     an error everything is as before, and after a crash or a loss of power `path` is the old file or
     the new one. What is no regular file (a pipe, /dev/null) is written itself.
@@ -164,7 +166,7 @@ def replacing(path) -> Iterator[str]:
             remove_leftovers(os.path.dirname(path), os.path.basename(other).removesuffix(".1.part"))
 
 
-def write(path, content: bytes | bytearray) -> None:
+def write(path: str | PathLike[str], content: bytes | bytearray) -> None:
     """Makes a file of these bytes, whole or not at all. Raises FileError."""
     with replacing(path) as part, open(part, "wb") as file:
         file.write(content)

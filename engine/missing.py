@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from .error import MissingName, MXNetError, compose
 
@@ -70,7 +71,9 @@ def reason(full: str) -> str | None:
     return None
 
 
-def attribute(module: str, name: str, text: str = "", fix: Callable[[], str | None] = lambda: None):
+def attribute(
+    module: str, name: str, text: str = "", fix: Callable[[], str | None] = lambda: None
+) -> Any:
     """The AttributeError of a module without a name. text, and what makes the advice: where the
     table has no row."""
     rule = text or f"module {module!r} has no attribute {name!r}"

@@ -77,7 +77,7 @@ _marks: list[_Mark] = []
 _texts: dict[Any, str] = {}  # the core's names are never freed: one decoding each
 
 
-def set_config(**kwargs) -> None:
+def set_config(**kwargs: Any) -> None:
     """Sets what a later run does.
 
     Args:
@@ -465,5 +465,5 @@ def dump_profile() -> None:
     dump()
 
 
-def set_kvstore_handle(handle) -> None:
+def set_kvstore_handle(handle: Any) -> None:
     """Accepted as in MXNet; workers and servers here profile themselves."""

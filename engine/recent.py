@@ -28,7 +28,7 @@ class Recent(dict):
     [0, 4, 5]
     """
 
-    __slots__ = ("_held", "older", "capacity", "dropped", "size", "weigh")
+    __slots__ = ("_weight", "older", "capacity", "dropped", "size", "weigh")
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Recent(dict):
         dropped: Callable[[list[tuple]], None] | None = None,
     ):
         self.size, self.capacity, self.weigh, self.dropped = size, capacity, weigh, dropped
-        self._held = 0  # the weight of the values in this dict, at most
+        self._weight = 0  # the weight of the values in this dict, at most
         self.older: dict = {}
 
     def __missing__(self, key) -> Any:
@@ -51,13 +51,13 @@ class Recent(dict):
         weigh, n = self.weigh, _len(self)
         if (weigh is not None or n >= self.size) and not _contains(self, key):
             weight = weigh(value) if weigh is not None else 0
-            if n >= self.size or (n and self._held + weight > self.capacity > 0):
+            if n >= self.size or (n and self._weight + weight > self.capacity > 0):
                 if self.dropped is not None:
                     self.dropped(list(self.older.items()))
                 self.older = dict(dict.items(self))
                 dict.clear(self)
-                self._held = 0
-            self._held += weight
+                self._weight = 0
+            self._weight += weight
         if self.older:
             self.older.pop(key, None)
         _set(self, key, value)
@@ -73,27 +73,27 @@ class Recent(dict):
     def __iter__(self) -> Iterator:
         return iter([*self.older, *dict.keys(self)])
 
-    def items(self):
+    def items(self) -> Any:
         return [*self.older.items(), *dict.items(self)]
 
-    def values(self):
+    def values(self) -> Any:
         return [*self.older.values(), *dict.values(self)]
 
-    def get(self, key, default=None):
+    def get(self, key: Any, default: Any = None) -> Any:
         found = self[key]
         return default if found is None else found
 
-    def setdefault(self, key, default=None):
+    def setdefault(self, key: Any, default: Any = None) -> Any:
         found = self[key]
         if found is None:
             found = self[key] = default
         return found
 
-    def pop(self, key, default=None):
+    def pop(self, key: Any, default: Any = None) -> Any:
         found = self[key]
         dict.pop(self, key, None)
         return default if found is None else found
 
     def clear(self) -> None:
-        self.older, self._held = {}, 0
+        self.older, self._weight = {}, 0
         dict.clear(self)

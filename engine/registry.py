@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 from .error import InvalidType, InvalidValue, MissingKey, compose, did_you_mean, parse_json
 
-_tables: dict[type, dict[str, type]] = {}
+Class = TypeVar("Class")
+_tables: dict[type, dict[str, Any]] = {}
 
 
-def table(base_class: type) -> dict[str, type]:
+def table(base_class: type[Class]) -> dict[str, type[Class]]:
     """The registry itself of a base class: name in lower case -> class."""
     return _tables.setdefault(base_class, {})
 
 
-def get_registry(base_class: type) -> dict[str, type]:
+def get_registry(base_class: type[Class]) -> dict[str, type[Class]]:
     """A copy of the registry of a base class: name in lower case -> class."""
     return dict(table(base_class))
 
 
-def get_register_func(base_class: type, nickname: str):
+def get_register_func(base_class: type, nickname: str) -> Any:
     """A function register(klass, name=None) -> klass, for subclasses of base_class; a decorator.
 
     nickname: what a class is called in errors and JSON ("metric").
@@ -36,7 +39,7 @@ def get_register_func(base_class: type, nickname: str):
     return register
 
 
-def get_alias_func(base_class: type, nickname: str):
+def get_alias_func(base_class: type, nickname: str) -> Any:
     """A decorator factory alias(*names): further names of a class."""
     register = get_register_func(base_class, nickname)
 
@@ -52,7 +55,7 @@ def get_alias_func(base_class: type, nickname: str):
     return alias
 
 
-def get_create_func(base_class: type, nickname: str):
+def get_create_func(base_class: type, nickname: str) -> Any:
     """A function create(name, *args, **kwargs) -> object; see its docstring."""
 
     def create(*args, **kwargs):
@@ -69,7 +72,7 @@ def get_create_func(base_class: type, nickname: str):
             name, kwargs = parse_json(name, f"{nickname}: its JSON")
         elif name.startswith("{"):
             return create(**parse_json(name, f"{nickname}: its JSON"))
-        known = table(base_class)
+        known: dict[str, Any] = table(base_class)
         klass = known.get(name.lower())
         if klass is None:
             rule = f"{nickname}: {name!r} is not registered"

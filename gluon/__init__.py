@@ -1,7 +1,9 @@
 """gluon: blocks, layers, losses, optimizers and training loops."""
 
-import importlib
+from typing import TYPE_CHECKING
 
+from ..engine import missing
+from ..engine.lazy import submodule
 from . import block, loss, nn, parameter, utils  # noqa: F401
 from .block import Block  # noqa: F401
 from .hybrid import HybridBlock  # noqa: F401
@@ -14,17 +16,17 @@ from .trainer import Trainer  # noqa: F401
 vars(block).update(HybridBlock=HybridBlock, SymbolBlock=SymbolBlock)
 vars(parameter).update(ParameterDict=ParameterDict)
 
-# so that importing gluon is fast
-_ON_FIRST_USE = ("contrib", "data", "metric", "model_zoo", "rnn")
+if TYPE_CHECKING:
+    from ..training import metric as metric
+    from . import contrib, data, model_zoo, rnn
+else:
 
+    def __getattr__(name: str):
+        found = parameter.tensor_types if name == "tensor_types" else submodule(__name__, name)
+        if found is None:
+            raise missing.attribute("gluon", name)
+        return found
 
-def __getattr__(name):
-    if name == "tensor_types":
-        return parameter.tensor_types
-    if name not in _ON_FIRST_USE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module(f"{__package__.rpartition('.')[0]}.gluon.{name}")
-
-
-def __dir__():
-    return sorted({*globals(), *_ON_FIRST_USE} - {"importlib"})
+    def __dir__():
+        names = {*globals(), "contrib", "data", "metric", "model_zoo", "rnn"}
+        return sorted(names - {"TYPE_CHECKING", "submodule"})

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 import warnings
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
 
+from ..engine import Context
 from ..engine.error import InvalidType, InvalidValue, MissingMethod, MissingName, MXNetError
+from ..kernels.spec import DType
 from ..ndarray import serialization
 from ..ndarray.ndarray import NDArray
 from ..ndarray.nesting import as_lists, flatten, unflatten
@@ -68,7 +72,7 @@ class Block:
     # the constructor's argument for an unknown dimension
     size_argument: str | None = None
 
-    def __init__(self, prefix=None, params=None):
+    def __init__(self, prefix: str | None = None, params: Any = None):
         if prefix is not None and not isinstance(prefix, str):
             raise InvalidType(
                 f"{type(self).__name__}: prefix must be a str, got {type(prefix).__name__}"
@@ -127,7 +131,7 @@ class Block:
             owned(value, self)
         object.__setattr__(self, name, value)
 
-    def register_child(self, block, name=None) -> None:
+    def register_child(self, block: Block, name: str | None = None) -> None:
         """Adds a child block; attribute assignment does this too."""
         if not isinstance(block, Block):
             raise InvalidType(
@@ -136,13 +140,15 @@ class Block:
         children = self._children
         children[str(len(children)) if name is None else name] = block
 
-    def __getattr__(self, name):
-        if name in ("_children", "_reg_params", "_params", "_forward_pre_hooks", "_active"):
-            raise MissingName(
-                f"{type(self).__name__}: Block's own __init__ must run first, it has no {name} yet"
-                "\n  fix: call super().__init__(**kwargs) at the head of __init__"
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    if not TYPE_CHECKING:  # a type checker knows the attributes that there are
+
+        def __getattr__(self, name):
+            if name in ("_children", "_reg_params", "_params", "_forward_pre_hooks", "_active"):
+                raise MissingName(
+                    f"{type(self).__name__}: Block's own __init__ must run first, it has no {name}"
+                    " yet\n  fix: call super().__init__(**kwargs) at the head of __init__"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def prefix(self) -> str:
@@ -187,7 +193,7 @@ class Block:
                     stacklevel=4,
                 )
 
-    def collect_params(self, select=None) -> ParameterDict:
+    def collect_params(self, select: str | None = None) -> ParameterDict:
         """Parameters of this block and of everything below it, by full name.
 
         select: regular expression that the names must match: `"conv1_weight|fc_.*"`.
@@ -222,25 +228,31 @@ class Block:
     def _restore_parameters(self, found: dict, where: str) -> None:
         block_state.restore(self._collect_params_with_prefix(), found, where)
 
-    def apply(self, fn):
+    def apply(self, fn: Callable[[Block], Any]) -> Self:
         """Calls fn on every block below and on this one. Returns self."""
         for child in self._children.values():
             child.apply(fn)
         fn(self)
         return self
 
-    def initialize(self, init=None, ctx=None, verbose=False, force_reinit=False) -> None:
+    def initialize(
+        self,
+        init: Any = None,
+        ctx: Context | Sequence[Context] | None = None,
+        verbose: bool = False,
+        force_reinit: bool = False,
+    ) -> None:
         """Initializes all parameters. init: default initializer (Uniform); ctx: device or list of
         devices."""
         init = initializer.Uniform() if init is None else init
         self.collect_params().initialize(init, ctx, verbose, force_reinit)
 
-    def hybridize(self, active=True, **kwargs) -> None:
+    def hybridize(self, active: bool = True, **kwargs: Any) -> None:
         """Makes all HybridBlocks below run as graphs."""
         for child in self._children.values():
             child.hybridize(active, **kwargs)
 
-    def cast(self, dtype) -> None:
+    def cast(self, dtype: DType) -> None:
         """Changes the dtype of all parameters."""
         for child in self._children.values():
             child.cast(dtype)
@@ -261,20 +273,20 @@ class Block:
                 hook(self, args, out)
         return out
 
-    def forward(self, *args):
+    def forward(self, *args: Any) -> Any:
         """The computation, to be defined by subclasses. args: NDArrays, or nested lists of them."""
         raise MissingMethod(f"{type(self).__name__} must define forward(self, x, ...)")
 
-    def register_forward_hook(self, hook) -> HookHandle:
+    def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Calls `hook(block, inputs, output)` after each forward. Returns a handle with
         `detach()`."""
         return HookHandle().attach(self._forward_hooks, hook)
 
-    def register_forward_pre_hook(self, hook) -> HookHandle:
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Calls `hook(block, inputs)` before each forward. Returns a handle with `detach()`."""
         return HookHandle().attach(self._forward_pre_hooks, hook)
 
-    def register_op_hook(self, callback, monitor_all=False) -> None:
+    def register_op_hook(self, callback: Callable[..., Any], monitor_all: bool = False) -> None:
         """Calls `callback(output name, operator name, array)` for each operator of hybridized
         blocks below.
 
@@ -283,7 +295,7 @@ class Block:
         for child in self._children.values():
             child.register_op_hook(callback, monitor_all)
 
-    def summary(self, *inputs, style: str = "mxnet") -> None:
+    def summary(self, *inputs: Any, style: str = "mxnet") -> None:
         """Prints layers, output shapes and numbers of parameters for the given inputs. The block
         must be initialized.
 
@@ -301,7 +313,7 @@ class Block:
 
     # ---- files -----------------------------------------------------------------------------------
 
-    def save_parameters(self, filename, deduplicate=False) -> None:
+    def save_parameters(self, filename: str | PathLike[str], deduplicate: bool = False) -> None:
         """Writes all parameters to a .params file under structural names (`0.weight`).
 
         deduplicate: a parameter that several blocks share is written once.
@@ -318,12 +330,12 @@ class Block:
 
     def load_parameters(
         self,
-        filename,
-        ctx=None,
-        allow_missing=False,
-        ignore_extra=False,
-        cast_dtype=False,
-        dtype_source="current",
+        filename: str | PathLike[str],
+        ctx: Context | Sequence[Context] | None = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+        cast_dtype: bool = False,
+        dtype_source: str = "current",
     ) -> None:
         """Reads parameters from a file with structural names (`0.weight`), full names
         (`net0_dense0_weight`, with or without this block's prefix), or those of `export`
@@ -370,23 +382,29 @@ class Block:
         best = max(styles, key=lambda names: sum(n in names for n in loaded))
         return best, loaded
 
-    def save_params(self, filename) -> None:
+    def save_params(self, filename: str | PathLike[str]) -> None:
         """The old form of save_parameters: full names without this block's prefix."""
         warnings.warn("save_params is deprecated. Please use save_parameters.", stacklevel=2)
         self.collect_params().save(filename, strip_prefix=self.prefix)
 
-    def load_params(self, filename, ctx=None, allow_missing=False, ignore_extra=False) -> None:
+    def load_params(
+        self,
+        filename: str | PathLike[str],
+        ctx: Context | Sequence[Context] | None = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+    ) -> None:
         """Old name of load_parameters."""
         warnings.warn("load_params is deprecated. Please use load_parameters.", stacklevel=2)
         self.load_parameters(filename, ctx, allow_missing, ignore_extra)
 
-    def save(self, prefix) -> None:
+    def save(self, prefix: str) -> None:
         """Writes `prefix-model.json` (structure and traced graphs) and `prefix-model.params`."""
         from .model_file import save_model
 
         save_model(self, prefix)
 
-    def load(self, prefix) -> None:
+    def load(self, prefix: str) -> None:
         """Reads what `save` wrote into a block of the same structure. Its children get their names
         in the file."""
         from .model_file import load_model

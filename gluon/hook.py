@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 _next = itertools.count().__next__
 
@@ -12,10 +14,11 @@ class HookHandle:
     """Attaches a hook to a dict of hooks; detaches on `detach()` or at the end of a `with`
     block."""
 
-    def __init__(self):
-        self._hooks, self._id = None, None
+    def __init__(self) -> None:
+        self._hooks: weakref.ref | None = None
+        self._id: int | None = None
 
-    def attach(self, hooks_dict, hook) -> HookHandle:
+    def attach(self, hooks_dict: Any, hook: Callable[..., Any]) -> HookHandle:
         """Adds hook to an OrderedDict of hooks."""
         if self._hooks is not None:
             raise RuntimeError("The same handle cannot be attached twice.")

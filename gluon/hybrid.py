@@ -7,6 +7,8 @@ import inspect
 import os
 import threading
 import warnings
+from collections.abc import Callable
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -18,7 +20,7 @@ from ..engine.recent import Recent
 from ..graph.graph import topological
 from ..graph.residuals import checked
 from ..kernels import precision
-from ..kernels.spec import Spec
+from ..kernels.spec import DType, Spec
 from ..ndarray import autograd, serialization
 from ..ndarray.cached import difference
 from ..ndarray.ndarray import NDArray, state
@@ -72,14 +74,15 @@ class HybridBlock(Block):
     """
 
     _in_format, _out_format = _Format("in_structure"), _Format("structure")
+    _n_data: int  # of a forward whose shapes depend on values: its inputs
 
-    def __init__(self, prefix=None, params=None):
+    def __init__(self, prefix: str | None = None, params: Any = None):
         super().__init__(prefix, params)
         self._active = self._check = False
         self._recompute: bool | float | str = False
         self._traces = Recent(MAX_TRACES, MAX_NODES, _weight)
         self._distinct: WeakValueDictionary[tuple, Trace] = WeakValueDictionary()
-        self._structure = None
+        self._structure: Any = None
         self._op_hooks: list[tuple] = []
         self._dynamic = self._asks_recording = False
 
@@ -88,7 +91,7 @@ class HybridBlock(Block):
         if isinstance(value, Block):
             self._clear_traces()
 
-    def register_child(self, block, name=None):
+    def register_child(self, block: Block, name: str | None = None) -> None:
         """Makes block, which must be a HybridBlock, a child. Raises ValueError."""
         if not isinstance(block, HybridBlock):
             raise ChildError(
@@ -110,21 +113,21 @@ class HybridBlock(Block):
 
     def hybridize(
         self,
-        active=True,
-        backend=None,
-        clear=True,
-        static_alloc=False,
-        static_shape=False,
-        inline_limit=2,
-        forward_bulk_size=None,
-        backward_bulk_size=None,
+        active: bool = True,
+        backend: str | None = None,
+        clear: bool = True,
+        static_alloc: bool = False,
+        static_shape: bool = False,
+        inline_limit: int = 2,
+        forward_bulk_size: Any = None,
+        backward_bulk_size: Any = None,
         *,
-        backend_opts=None,
-        partition_if_dynamic=True,
-        check=False,
-        recompute=None,
-        **kwargs,
-    ):
+        backend_opts: Any = None,
+        partition_if_dynamic: bool = True,
+        check: bool = False,
+        recompute: bool | float | str | None = None,
+        **kwargs: Any,
+    ) -> None:
         """Switches graph execution on or off, for the children too.
 
         Args:
@@ -162,12 +165,12 @@ class HybridBlock(Block):
             )
         super().hybridize(active, recompute=recompute)
 
-    def cast(self, dtype):
+    def cast(self, dtype: DType) -> None:
         """Changes the dtype of all parameters."""
         self._clear_traces()
         super().cast(dtype)
 
-    def register_op_hook(self, callback, monitor_all=False):
+    def register_op_hook(self, callback: Callable[..., Any], monitor_all: bool = False) -> None:
         """Calls `callback(output name, operator name, array)` for each operator of the hybridized
         graph."""
         self._op_hooks.append((callback, monitor_all))
@@ -187,7 +190,7 @@ class HybridBlock(Block):
                 hook(self, args, out)
         return out
 
-    def forward(self, x, *args):
+    def forward(self, x: Any, *args: Any) -> Any:
         """Calls hybrid_forward with the parameters, on arrays or on Symbols; when hybridized, on
         arrays as a graph."""
         if self._active and tracing_state.tracer is None and not tracing_state.eager:
@@ -237,7 +240,7 @@ class HybridBlock(Block):
             )
         return False, flat[0]
 
-    def hybrid_forward(self, F, x, *args, **kwargs):
+    def hybrid_forward(self, F: Any, *args: Any, **kwargs: Any) -> Any:
         """The computation, to be defined by subclasses. F: nd or sym; kwargs: the parameters by
         attribute name."""
         raise MissingMethod(f"{type(self).__name__} must define hybrid_forward(self, F, x, ...)")
@@ -373,7 +376,7 @@ class HybridBlock(Block):
 
         return report.hybrid_report(self)
 
-    def memory_report(self, *args) -> MemoryReport:
+    def memory_report(self, *args: Any) -> MemoryReport:
         """The memory use of a call with these inputs, and of a training step, in bytes. Compiles,
         but runs nothing.
 
@@ -388,13 +391,13 @@ class HybridBlock(Block):
 
     # ---- shapes, dtypes --------------------------------------------------------------------------
 
-    def infer_shape(self, *args):
+    def infer_shape(self, *args: Any) -> None:
         """Infers the unknown shapes of parameters from inputs of known shape."""
         trace = Trace(self, self._arguments(*args), state.training)
         for p, v in zip(trace.params, trace.param_values):
             p.shape = v.shape
 
-    def infer_type(self, *args):
+    def infer_type(self, *args: Any) -> None:
         """Infers the parameters' dtypes from the inputs' dtypes."""
         trace = Trace(self, self._arguments(*args), state.training)
         for p, v in zip(trace.params, trace.param_values):
@@ -426,7 +429,9 @@ class HybridBlock(Block):
         out = self._run(*map(sym.var, names))
         return out if isinstance(out, sym.Symbol) else sym.Group(list(out))
 
-    def export(self, path, epoch=0, remove_amp_cast=True):
+    def export(
+        self, path: str | PathLike[str], epoch: int = 0, remove_amp_cast: bool = True
+    ) -> None:
         """Writes `path-symbol.json` and `path-%04d.params` (epoch), which SymbolBlock.imports and
         MXNet read.
 
@@ -443,7 +448,9 @@ class HybridBlock(Block):
                 arrays[f"aux:{name}"] = parameter._reduce()
         serialization.save(f"{path}-{epoch:04d}.params", arrays)
 
-    def optimize_for(self, x, *args, backend=None, clear=False, **kwargs):
+    def optimize_for(
+        self, x: Any, *args: Any, backend: str | None = None, clear: bool = False, **kwargs: Any
+    ) -> Any:
         """Hybridizes for the given inputs: traces and compiles now, and runs once. Returns the
         outputs.
 
@@ -497,7 +504,7 @@ def _sym():
 _leaf_classes: tuple = ()
 
 
-def object_with_data():
+def object_with_data() -> Any:
     """The classes of leaves: NDArray and, once graphs are in use, Symbol."""
     global _leaf_classes
     if len(_leaf_classes) < 2:

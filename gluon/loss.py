@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..engine.error import InvalidType, InvalidValue, MissingMethod
@@ -56,7 +58,7 @@ class Loss(Layer):
     Output: (N,).
     """
 
-    def __init__(self, weight, batch_axis, **kwargs):
+    def __init__(self, weight: Any, batch_axis: int, **kwargs: Any):
         super().__init__(**kwargs)
         self._weight, self._batch_axis = weight, batch_axis
 
@@ -66,7 +68,7 @@ class Loss(Layer):
     def _mean(self, F, loss):
         return F.mean(loss, axis=self._batch_axis, exclude=True)
 
-    def hybrid_forward(self, F, x, *args, **kwargs):
+    def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
         raise MissingMethod(
             f"{type(self).__name__} must define hybrid_forward(self, F, pred, label, ...)"
         )
@@ -75,10 +77,10 @@ class Loss(Layer):
 class L2Loss(Loss):
     """Mean of (pred - label)^2 / 2."""
 
-    def __init__(self, weight=1.0, batch_axis=0, **kwargs):
+    def __init__(self, weight: Any = 1.0, batch_axis: int = 0, **kwargs: Any):
         super().__init__(weight, batch_axis, **kwargs)
 
-    def hybrid_forward(self, F, pred, label, sample_weight=None):
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         loss = F.square(_reshape_like(F, label, pred) - pred)
         return self._mean(F, _apply_weighting(F, loss, self._weight, sample_weight)) / 2
 
@@ -86,10 +88,10 @@ class L2Loss(Loss):
 class L1Loss(Loss):
     """Mean of |pred - label|."""
 
-    def __init__(self, weight=None, batch_axis=0, **kwargs):
+    def __init__(self, weight: Any = None, batch_axis: int = 0, **kwargs: Any):
         super().__init__(weight, batch_axis, **kwargs)
 
-    def hybrid_forward(self, F, pred, label, sample_weight=None):
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         loss = F.abs(_reshape_like(F, label, pred) - pred)
         return self._mean(F, _apply_weighting(F, loss, self._weight, sample_weight))
 
@@ -101,11 +103,15 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
         term.
     """
 
-    def __init__(self, from_sigmoid=False, weight=None, batch_axis=0, **kwargs):
+    def __init__(
+        self, from_sigmoid: bool = False, weight: Any = None, batch_axis: int = 0, **kwargs: Any
+    ):
         super().__init__(weight, batch_axis, **kwargs)
         self._from_sigmoid = from_sigmoid
 
-    def hybrid_forward(self, F, pred, label, sample_weight=None, pos_weight=None):
+    def hybrid_forward(
+        self, F: Any, pred: Any, label: Any, sample_weight: Any = None, pos_weight: Any = None
+    ) -> Any:
         label = _reshape_like(F, label, pred)
         if self._from_sigmoid:
             tiny = 1e-12
@@ -134,12 +140,18 @@ class SoftmaxCrossEntropyLoss(Loss):
     """
 
     def __init__(
-        self, axis=-1, sparse_label=True, from_logits=False, weight=None, batch_axis=0, **kwargs
+        self,
+        axis: int = -1,
+        sparse_label: bool = True,
+        from_logits: bool = False,
+        weight: Any = None,
+        batch_axis: int = 0,
+        **kwargs: Any,
     ):
         super().__init__(weight, batch_axis, **kwargs)
         self._axis, self._sparse_label, self._from_logits = axis, sparse_label, from_logits
 
-    def hybrid_forward(self, F, pred, label, sample_weight=None):
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         if not self._from_logits:
             pred = F.log_softmax(pred, axis=self._axis)
         if self._sparse_label:
@@ -157,11 +169,18 @@ class KLDivLoss(Loss):
     """Kullback-Leibler divergence: sum of label * (log label - pred). pred: log probabilities
     (from_logits), else logits."""
 
-    def __init__(self, from_logits=True, axis=-1, weight=None, batch_axis=0, **kwargs):
+    def __init__(
+        self,
+        from_logits: bool = True,
+        axis: int = -1,
+        weight: Any = None,
+        batch_axis: int = 0,
+        **kwargs: Any,
+    ):
         super().__init__(weight, batch_axis, **kwargs)
         self._from_logits, self._axis = from_logits, axis
 
-    def hybrid_forward(self, F, pred, label, sample_weight=None):
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         if not self._from_logits:
             pred = F.log_softmax(pred, self._axis)
         loss = _apply_weighting(
@@ -179,7 +198,9 @@ class CTCLoss(Loss):
         2006, ICML.
     """
 
-    def __init__(self, layout="NTC", label_layout="NT", weight=None, **kwargs):
+    def __init__(
+        self, layout: str = "NTC", label_layout: str = "NT", weight: Any = None, **kwargs: Any
+    ):
         if layout not in ("NTC", "TNC"):
             raise InvalidValue(
                 f"Only 'NTC' and 'TNC' layouts for pred are supported, got {layout!r}"
@@ -192,8 +213,14 @@ class CTCLoss(Loss):
         super().__init__(weight, label_layout.find("N"), **kwargs)
 
     def hybrid_forward(
-        self, F, pred, label, pred_lengths=None, label_lengths=None, sample_weight=None
-    ):
+        self,
+        F: Any,
+        pred: Any,
+        label: Any,
+        pred_lengths: Any = None,
+        label_lengths: Any = None,
+        sample_weight: Any = None,
+    ) -> Any:
         if self._layout == "NTC":
             pred = F.swapaxes(pred, 0, 1)
         if self._batch_axis == 1:
@@ -217,11 +244,11 @@ class CTCLoss(Loss):
 class HuberLoss(Loss):
     """(pred - label)^2 / (2 rho) if the error is below rho, else |pred - label| - rho / 2."""
 
-    def __init__(self, rho=1, weight=None, batch_axis=0, **kwargs):
+    def __init__(self, rho: float = 1, weight: Any = None, batch_axis: int = 0, **kwargs: Any):
         super().__init__(weight, batch_axis, **kwargs)
         self._rho = rho
 
-    def hybrid_forward(self, F, pred, label, sample_weight=None):
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         error = F.abs(_reshape_like(F, label, pred) - pred)
         loss = F.where(
             error > self._rho, error - 0.5 * self._rho, (0.5 / self._rho) * F.square(error)
@@ -232,11 +259,11 @@ class HuberLoss(Loss):
 class HingeLoss(Loss):
     """Mean of max(0, margin - pred * label); labels are -1 or 1."""
 
-    def __init__(self, margin=1, weight=None, batch_axis=0, **kwargs):
+    def __init__(self, margin: float = 1, weight: Any = None, batch_axis: int = 0, **kwargs: Any):
         super().__init__(weight, batch_axis, **kwargs)
         self._margin = margin
 
-    def hybrid_forward(self, F, pred, label, sample_weight=None):
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         loss = F.relu(self._margin - pred * _reshape_like(F, label, pred))
         return self._mean(F, _apply_weighting(F, loss, self._weight, sample_weight))
 
@@ -244,11 +271,11 @@ class HingeLoss(Loss):
 class SquaredHingeLoss(Loss):
     """Mean of max(0, margin - pred * label)^2; labels are -1 or 1."""
 
-    def __init__(self, margin=1, weight=None, batch_axis=0, **kwargs):
+    def __init__(self, margin: float = 1, weight: Any = None, batch_axis: int = 0, **kwargs: Any):
         super().__init__(weight, batch_axis, **kwargs)
         self._margin = margin
 
-    def hybrid_forward(self, F, pred, label, sample_weight=None):
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         loss = F.square(F.relu(self._margin - pred * _reshape_like(F, label, pred)))
         return self._mean(F, _apply_weighting(F, loss, self._weight, sample_weight))
 
@@ -256,7 +283,9 @@ class SquaredHingeLoss(Loss):
 class LogisticLoss(Loss):
     """Mean of log(1 + exp(-pred * label)). label_format: "signed" (-1, 1) or "binary" (0, 1)."""
 
-    def __init__(self, weight=None, batch_axis=0, label_format="signed", **kwargs):
+    def __init__(
+        self, weight: Any = None, batch_axis: int = 0, label_format: str = "signed", **kwargs: Any
+    ):
         super().__init__(weight, batch_axis, **kwargs)
         if label_format not in ("signed", "binary"):
             raise InvalidValue(
@@ -264,7 +293,7 @@ class LogisticLoss(Loss):
             )
         self._label_format = label_format
 
-    def hybrid_forward(self, F, pred, label, sample_weight=None):
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         label = _reshape_like(F, label, pred)
         if self._label_format == "signed":
             label = (label + 1.0) / 2.0
@@ -275,11 +304,13 @@ class LogisticLoss(Loss):
 class TripletLoss(Loss):
     """max(0, sum((positive - pred)^2 - (negative - pred)^2) + margin)."""
 
-    def __init__(self, margin=1, weight=None, batch_axis=0, **kwargs):
+    def __init__(self, margin: float = 1, weight: Any = None, batch_axis: int = 0, **kwargs: Any):
         super().__init__(weight, batch_axis, **kwargs)
         self._margin = margin
 
-    def hybrid_forward(self, F, pred, positive, negative, sample_weight=None):
+    def hybrid_forward(
+        self, F: Any, pred: Any, positive: Any, negative: Any, sample_weight: Any = None
+    ) -> Any:
         positive, negative = F.reshape_like(positive, pred), F.reshape_like(negative, pred)
         loss = F.sum(
             F.square(positive - pred) - F.square(negative - pred),
@@ -296,11 +327,20 @@ class PoissonNLLLoss(Loss):
         log(target!).
     """
 
-    def __init__(self, weight=None, from_logits=True, batch_axis=0, compute_full=False, **kwargs):
+    def __init__(
+        self,
+        weight: Any = None,
+        from_logits: bool = True,
+        batch_axis: int = 0,
+        compute_full: bool = False,
+        **kwargs: Any,
+    ):
         super().__init__(weight, batch_axis, **kwargs)
         self._from_logits, self._compute_full = from_logits, compute_full
 
-    def hybrid_forward(self, F, pred, target, sample_weight=None, epsilon=1e-08):
+    def hybrid_forward(
+        self, F: Any, pred: Any, target: Any, sample_weight: Any = None, epsilon: float = 1e-08
+    ) -> Any:
         target = F.reshape_like(target, pred)
         loss = (
             F.exp(pred) - target * pred
@@ -316,11 +356,13 @@ class PoissonNLLLoss(Loss):
 class CosineEmbeddingLoss(Loss):
     """1 - cos(input1, input2) where label is 1, max(0, cos - margin) where it is -1; (N, 1)."""
 
-    def __init__(self, weight=None, batch_axis=0, margin=0, **kwargs):
+    def __init__(self, weight: Any = None, batch_axis: int = 0, margin: float = 0, **kwargs: Any):
         super().__init__(weight, batch_axis, **kwargs)
         self._margin = margin
 
-    def hybrid_forward(self, F, input1, input2, label, sample_weight=None):
+    def hybrid_forward(
+        self, F: Any, input1: Any, input2: Any, label: Any, sample_weight: Any = None
+    ) -> Any:
         input1 = F.reshape_like(input1, input2)
         dot = F.sum(input1 * input2, axis=-1).reshape((-1, 1))
         norms = F.norm(input1, axis=-1).reshape((-1, 1)) * F.norm(input2, axis=-1).reshape((-1, 1))
@@ -338,7 +380,13 @@ class SDMLLoss(Loss):
         arXiv:1905.12786.
     """
 
-    def __init__(self, smoothing_parameter=0.3, weight=1.0, batch_axis=0, **kwargs):
+    def __init__(
+        self,
+        smoothing_parameter: float = 0.3,
+        weight: Any = 1.0,
+        batch_axis: int = 0,
+        **kwargs: Any,
+    ):
         super().__init__(weight, batch_axis, **kwargs)
         self.kl_loss = KLDivLoss(from_logits=True)
         self.smoothing_parameter = smoothing_parameter
@@ -348,7 +396,7 @@ class SDMLLoss(Loss):
         spread = self.smoothing_parameter / (n - 1)
         return F.eye(n) * (1 - self.smoothing_parameter - spread) + spread
 
-    def hybrid_forward(self, F, x1, x2):
+    def hybrid_forward(self, F: Any, x1: Any, x2: Any) -> Any:
         n = x1.shape[0]
         distances = F.sum(
             F.square(F.broadcast_sub(F.expand_dims(x1, 1), F.expand_dims(x2, 0))), axis=2

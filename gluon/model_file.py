@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from ..engine import files
 from ..engine.error import MXNetError, parse_json
 from ..ndarray.nesting import as_lists
 
 
-def save_model(block, prefix) -> None:
+def save_model(block: Any, prefix: str) -> None:
     """Writes the two files."""
     counter = iter(range(1 << 30))
     described = {f"{type(block).__name__.lower()}{next(counter)}": _describe(block, counter)}
@@ -34,7 +35,7 @@ def _describe(block, counter) -> dict:
     return found
 
 
-def load_model(block, prefix) -> None:
+def load_model(block: Any, prefix: str) -> None:
     """Checks that the structure matches the file, gives the children their names in the file, and
     loads the parameters. Raises MXNetError and leaves the block unchanged."""
     name = f"{prefix}-model.json"

@@ -6,13 +6,15 @@ from __future__ import annotations
 import threading
 import warnings
 import weakref
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ..engine import Context, cpu, current_context
 from ..engine.error import InvalidType, InvalidValue, MXNetError
 from ..kernels.record import dtype_name
-from ..kernels.spec import STYPES
+from ..kernels.spec import STYPES, DType
 from ..ndarray import NDArray, autograd, functions
 from ..ndarray.launch import copy_into
 from ..ndarray.ndarray import from_memory
@@ -27,23 +29,17 @@ class ParameterError(InvalidValue):
     """A shape, attribute or name that does not match a parameter."""
 
 
-def shape_is_known(shape) -> bool:
+def shape_is_known(shape: Sequence[int] | None) -> bool:
     """Are all dimensions of a shape known? 0 and -1 stand for unknown ones; so does an empty or
     missing shape."""
-    return bool(shape) and all(n > 0 for n in shape)
+    return shape is not None and len(shape) > 0 and all(n > 0 for n in shape)
 
 
-def context_list(ctx) -> list[Context]:
+def context_list(ctx: Context | Sequence[Context] | None) -> list[Context]:
     """ctx (a Context, several, or None for the current one) as a list."""
     if ctx is None:
         return [current_context()]
-    contexts = (
-        [ctx]
-        if isinstance(ctx, Context)
-        else list(ctx)
-        if isinstance(ctx, (list, tuple))
-        else [ctx]
-    )
+    contexts: list[Any] = list(ctx) if isinstance(ctx, (list, tuple)) else [ctx]
     odd = [c for c in contexts if not isinstance(c, Context)]
     if odd or not contexts:
         raise InvalidType(f"ctx must be a Context or a list of them, got {ctx!r}\n  fix: mx.cpu()")
@@ -63,17 +59,17 @@ class Parameter:
 
     def __init__(
         self,
-        name,
-        grad_req="write",
-        shape=None,
-        dtype=np.float32,
-        lr_mult=1.0,
-        wd_mult=1.0,
-        init=None,
-        allow_deferred_init=False,
-        differentiable=True,
-        stype="default",
-        grad_stype="default",
+        name: str,
+        grad_req: str = "write",
+        shape: int | Sequence[int] | None = None,
+        dtype: DType = np.float32,
+        lr_mult: float = 1.0,
+        wd_mult: float = 1.0,
+        init: Any = None,
+        allow_deferred_init: bool = False,
+        differentiable: bool = True,
+        stype: str = "default",
+        grad_stype: str = "default",
     ):
         for kind, value in (("stype", stype), ("grad_stype", grad_stype)):
             if value not in STYPES:
@@ -92,9 +88,9 @@ class Parameter:
         self._grad: list[NDArray] | None = None
         self._ctx_list: list[Context] | None = None
         self._deferred_init: tuple = ()  # (init, contexts, default init, data or None)
-        self._trainer = None
-        self._owner = None  # weak reference to the block that created it
-        self._grad_req = None
+        self._trainer: Any = None  # the Trainer that updates it
+        self._owner: weakref.ref | None = None  # weak reference to the block that created it
+        self._grad_req = ""
         self.grad_req = grad_req
 
     def __repr__(self):
@@ -128,7 +124,7 @@ class Parameter:
         return self._grad_req
 
     @grad_req.setter
-    def grad_req(self, req):
+    def grad_req(self, req: str) -> None:
         if req not in ("write", "add", "null"):
             raise ParameterError(
                 f"grad_req must be one of 'write', 'add', or 'null', but got '{req}'"
@@ -148,12 +144,12 @@ class Parameter:
             self._init_grad()
 
     @property
-    def dtype(self):
+    def dtype(self) -> Any:
         """The dtype of data and gradient; setting it converts them."""
         return self._dtype
 
     @dtype.setter
-    def dtype(self, dtype):
+    def dtype(self, dtype: DType) -> None:
         self.cast(dtype)
 
     @property
@@ -161,7 +157,7 @@ class Parameter:
         return self._shape
 
     @shape.setter
-    def shape(self, new):
+    def shape(self, new: Any) -> None:
         if new is None:
             return
         new = tuple(new)
@@ -175,6 +171,12 @@ class Parameter:
             )
         self._shape = new
 
+    def _sizes(self) -> tuple[int, ...]:
+        """The shape of a parameter that was created with one, as those of layers are; 0 stands
+        for an unknown size."""
+        assert self._shape is not None
+        return self._shape
+
     @property
     def stype(self) -> str:
         return self._stype
@@ -185,7 +187,13 @@ class Parameter:
 
     # ---- initialization --------------------------------------------------------------------------
 
-    def initialize(self, init=None, ctx=None, default_init=None, force_reinit=False) -> None:
+    def initialize(
+        self,
+        init: Any = None,
+        ctx: Context | Sequence[Context] | None = None,
+        default_init: Any = None,
+        force_reinit: bool = False,
+    ) -> None:
         """Creates the data on each device of ctx and fills it: by init, else self.init, else
         default_init.
 
@@ -231,7 +239,7 @@ class Parameter:
         self._deferred_init = ()
         with autograd.pause():
             if data is None:
-                data = functions.zeros(self._shape, ctx=cpu(), dtype=self.dtype)
+                data = functions.zeros(self._sizes(), ctx=cpu(), dtype=self.dtype)
                 # Mixed and Load use the name
                 own = isinstance(init, (str, initializer.Initializer))
                 initializer.create(default_init if own else init)(
@@ -244,7 +252,7 @@ class Parameter:
         if data.stype != self._stype:
             data = data.tostype(self._stype)
         self._data = [
-            data.copyto(c) if c != data.context or i or self._grad_req is None else data.copy()
+            data.copyto(c) if c != data.context or i else data.copy()
             for i, c in enumerate(contexts)
         ]
         self._init_grad()
@@ -280,7 +288,9 @@ class Parameter:
                 " cast_dtype=True to cast the dtype of saved params."
             )
 
-    def _load_init(self, data: NDArray, ctx, cast_dtype=False, dtype_source="current") -> None:
+    def _load_init(
+        self, data: NDArray | np.ndarray, ctx, cast_dtype=False, dtype_source="current"
+    ) -> None:
         """Takes loaded data: checks shape and dtype, then becomes initialized with it on ctx."""
         if not isinstance(data, NDArray):
             data = from_memory(np.asarray(data))
@@ -327,7 +337,7 @@ class Parameter:
 
     # ---- access ----------------------------------------------------------------------------------
 
-    def data(self, ctx=None) -> NDArray:
+    def data(self, ctx: Context | Sequence[Context] | None = None) -> NDArray:
         """The array on ctx (default: the only one, or the current device's). While tracing: the
         Symbol.
 
@@ -375,7 +385,7 @@ class Parameter:
             raise self._not_initialized()
         return list(self._data)
 
-    def grad(self, ctx=None) -> NDArray:
+    def grad(self, ctx: Context | Sequence[Context] | None = None) -> NDArray:
         """The gradient on ctx. Raises MXNetError when grad_req is null, or as data() does."""
         data = self._data_on(ctx)
         return self.list_grad()[next(i for i, a in enumerate(self._data or ()) if a is data)]
@@ -399,7 +409,7 @@ class Parameter:
             raise MXNetError(f"Parameter '{self.name}' has not been initialized")
         return list(self._ctx_list or ())
 
-    def row_sparse_data(self, row_id) -> NDArray:
+    def row_sparse_data(self, row_id: Any) -> NDArray:
         """The rows at row_id (an array of numbers) of a row_sparse parameter, as a row_sparse array
         on row_id's device. Gradients flow to the parameter. Raises MXNetError for dense ones.
 
@@ -409,7 +419,7 @@ class Parameter:
         self._must_be_sparse("row_sparse_data")
         return self._rows(self._data_on(row_id.context), row_id)
 
-    def list_row_sparse_data(self, row_id) -> list[NDArray]:
+    def list_row_sparse_data(self, row_id: Any) -> list[NDArray]:
         """The rows at row_id on every device; see row_sparse_data."""
         self._must_be_sparse("list_row_sparse_data")
         if self._data is None:
@@ -474,7 +484,7 @@ class Parameter:
 
     # ---- changes ---------------------------------------------------------------------------------
 
-    def set_data(self, data) -> None:
+    def set_data(self, data: Any) -> None:
         """Sets the value on every device. data: array of the parameter's shape."""
         if not isinstance(data, NDArray):
             data = from_memory(np.asarray(data, dtype=np.float32))
@@ -498,7 +508,7 @@ class Parameter:
                 continue
             functions._zeros(shape=g.shape, dtype=g._spec.dtype, ctx=g.context, out=g)
 
-    def reset_ctx(self, ctx) -> None:
+    def reset_ctx(self, ctx: Context | Sequence[Context]) -> None:
         """Moves the data to other devices."""
         contexts = context_list(ctx)
         if self._data is not None:
@@ -514,7 +524,7 @@ class Parameter:
                 " initialized.\n  fix: net.initialize()"
             )
 
-    def cast(self, dtype) -> None:
+    def cast(self, dtype: DType) -> None:
         """Changes the dtype of data and gradient."""
         changed = self._dtype is None or dtype_name(dtype) != dtype_name(self._dtype)
         self._dtype, self._var = dtype, None
@@ -524,7 +534,7 @@ class Parameter:
             self._data = [a.astype(dtype) for a in self._data]
             self._init_grad()
 
-    def var(self):
+    def var(self) -> Any:
         """The Symbol variable that stands for this parameter in graphs; while tracing, that of the
         trace."""
         if tracing_state.tracer is not None:
@@ -549,7 +559,7 @@ class Parameter:
     def _reduce(self) -> NDArray:
         """The value on cpu; the mean over devices, so that per-device statistics are combined."""
         if self._stype != "default" and self._trainer is not None:
-            data = functions.zeros(self._shape, cpu(), self.dtype, stype=self._stype)
+            data = functions.zeros(self._sizes(), cpu(), self.dtype, stype=self._stype)
             self._trainer._row_sparse_pull(self, data, None, full_idx=True)
             return data
         if self._data is None:
@@ -565,7 +575,7 @@ class _TracingState(threading.local):
     """The current trace of this thread, in which parameters are Symbols; `eager`: hybridized blocks
     run eagerly."""
 
-    tracer = None
+    tracer: Any = None  # a trace.Tracer
     eager = False
 
 
@@ -585,7 +595,7 @@ def _rebuild(cls, attributes, data):
 class Constant(Parameter):
     """A parameter that is never trained; it is saved and moved with its block."""
 
-    def __init__(self, name, value):
+    def __init__(self, name: str, value: Any):
         if not isinstance(value, NDArray):
             value = functions.array(value)
         self.value = value
@@ -605,11 +615,11 @@ class Constant(Parameter):
         self._grad_req = "null"
 
     @property
-    def grad_req(self):
+    def grad_req(self) -> str:
         return "null"
 
     @grad_req.setter
-    def grad_req(self, req):
+    def grad_req(self, req: str) -> None:
         if req != "null":
             warnings.warn(
                 f"Constant parameter {self.name} does not support grad_req other than 'null', and"
@@ -618,7 +628,7 @@ class Constant(Parameter):
             )
 
 
-def owned(parameter: Parameter, block) -> None:
+def owned(parameter: Parameter, block: Any) -> None:
     """Stores a weak reference to the first block that registered a parameter, for error
     messages."""
     if parameter._owner is None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any
 
+from ..engine import Context
 from ..engine.error import InvalidType, MissingKey, close_matches
 from ..kernels.record import dtype_name
 from ..ndarray import NDArray, functions, serialization
@@ -17,7 +21,7 @@ class ParameterDict:
     """An ordered dict of Parameters whose names start with `prefix`. shared: a ParameterDict that
     `get` searches before it creates a parameter."""
 
-    def __init__(self, prefix="", shared=None):
+    def __init__(self, prefix: str = "", shared: Any = None):
         self._prefix, self._shared = prefix, shared
         self._params: OrderedDict[str, Parameter] = OrderedDict()
 
@@ -37,13 +41,13 @@ class ParameterDict:
     def __contains__(self, key):
         return key in self._params
 
-    def items(self):
+    def items(self) -> Any:
         return self._params.items()
 
-    def keys(self):
+    def keys(self) -> Any:
         return self._params.keys()
 
-    def values(self):
+    def values(self) -> Any:
         return self._params.values()
 
     @property
@@ -60,7 +64,7 @@ class ParameterDict:
             return self._params[name]
         return None
 
-    def get(self, name, **kwargs) -> Parameter:
+    def get(self, name: str, **kwargs: Any) -> Parameter:
         """The parameter `prefix + name`, made with kwargs when it does not exist.
 
         Raises ParameterError when it exists with other attributes; unknown dimensions are
@@ -93,7 +97,7 @@ class ParameterDict:
             raise _conflict(found.name, "shape", shape, known)
         found._shape = tuple(a if a > 0 else b for a, b in zip(known, shape))
 
-    def get_constant(self, name, value=None) -> Constant:
+    def get_constant(self, name: str, value: Any = None) -> Constant:
         """The Constant `prefix + name`, made from value when it does not exist."""
         name = self._prefix + name
         found = self._find(name)
@@ -128,7 +132,13 @@ class ParameterDict:
 
     # ---- all of them -----------------------------------------------------------------------------
 
-    def initialize(self, init=None, ctx=None, verbose=False, force_reinit=False) -> None:
+    def initialize(
+        self,
+        init: Any = None,
+        ctx: Context | Sequence[Context] | None = None,
+        verbose: bool = False,
+        force_reinit: bool = False,
+    ) -> None:
         """Initializes every parameter; see Parameter.initialize."""
         init = initializer.Uniform() if init is None else initializer.create(init)
         if verbose:
@@ -141,24 +151,24 @@ class ParameterDict:
         for parameter in self.values():
             parameter.zero_grad()
 
-    def reset_ctx(self, ctx) -> None:
+    def reset_ctx(self, ctx: Context | Sequence[Context]) -> None:
         """Moves every parameter to other devices."""
         for parameter in self.values():
             parameter.reset_ctx(ctx)
 
-    def list_ctx(self):
+    def list_ctx(self) -> list[Any]:
         """The devices that parameters are on."""
         found = {c: None for p in self.values() for c in p.list_ctx()}
         return list(found)
 
-    def setattr(self, name, value) -> None:
+    def setattr(self, name: str, value: Any) -> None:
         """Sets an attribute of every parameter: `setattr('grad_req', 'null')`."""
         for parameter in self.values():
             setattr(parameter, name, value)
 
     # ---- files -----------------------------------------------------------------------------------
 
-    def save(self, filename, strip_prefix="") -> None:
+    def save(self, filename: str | PathLike[str], strip_prefix: str = "") -> None:
         """Writes a .params file with full names, without strip_prefix."""
         arrays = {}
         for name, parameter in self.items():
@@ -174,13 +184,13 @@ class ParameterDict:
 
     def load(
         self,
-        filename,
-        ctx=None,
-        allow_missing=False,
-        ignore_extra=False,
-        restore_prefix="",
-        cast_dtype=False,
-        dtype_source="current",
+        filename: str | PathLike[str],
+        ctx: Context | Sequence[Context] | None = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+        restore_prefix: str = "",
+        cast_dtype: bool = False,
+        dtype_source: str = "current",
     ) -> None:
         """Reads a .params file. restore_prefix: put before each of its names.
 
@@ -206,14 +216,14 @@ class ParameterDict:
 
     def load_dict(
         self,
-        param_dict,
-        ctx=None,
-        allow_missing=False,
-        ignore_extra=False,
-        restore_prefix="",
-        filename=None,
-        cast_dtype=False,
-        dtype_source="current",
+        param_dict: Any,
+        ctx: Context | Sequence[Context] | None = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+        restore_prefix: str = "",
+        filename: str | PathLike[str] | None = None,
+        cast_dtype: bool = False,
+        dtype_source: str = "current",
     ) -> None:
         """Takes values from a dict of arrays; `arg:` and `aux:` before names are dropped. See
         load."""
@@ -235,7 +245,9 @@ class ParameterDict:
                 )
 
 
-def check_names(wanted, given, where: str, allow_missing: bool, ignore_extra: bool) -> None:
+def check_names(
+    wanted: Any, given: Any, where: str, allow_missing: bool, ignore_extra: bool
+) -> None:
     """Raises ParameterError with a diff of names and the nearest ones when a file does not contain
     the wanted names."""
     missing = [] if allow_missing else [n for n in wanted if n not in given]

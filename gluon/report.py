@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..graph.report import MemoryReport, ProgramReport, Row, memory
 from ..graph.runner import Signature
 from ..ndarray import autograd, backward
@@ -10,7 +12,7 @@ from ..ndarray.ndarray import NDArray
 from .trace import Trace, blocks_of, flatten_call
 
 
-def hybrid_report(block) -> ProgramReport:
+def hybrid_report(block: Any) -> ProgramReport:
     """block: a HybridBlock; without a call since hybridize() it has no programs. Inner blocks that
     were called from Python have their own programs."""
     rows, plans = [], []
@@ -29,7 +31,7 @@ def hybrid_report(block) -> ProgramReport:
     return ProgramReport(block.name, rows, "fix: hybridize() it and call it")
 
 
-def memory_report(block, args) -> MemoryReport:
+def memory_report(block: Any, args: Any) -> MemoryReport:
     """args: as the block is called. Raises what tracing raises."""
     args = block._arguments(*args)
     trained = _signature(block, args, True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import threading
 import weakref
+from typing import Any, Protocol
 
 from ..symbol import name as naming
 from .parameter_dict import ParameterDict
 
 
 class _Current(threading.local):
-    def __init__(self):
+    def __init__(self) -> None:
         self.value: BlockScope | None = None
         self.outer: list[tuple] = []  # the scope of each `with`, and its names
 
@@ -19,16 +20,27 @@ class _Current(threading.local):
 _current = _Current()
 
 
+class Scoped(Protocol):
+    """A block, as its scope knows it."""
+
+    _empty_prefix: bool
+
+    @property
+    def params(self) -> ParameterDict: ...
+    @property
+    def prefix(self) -> str: ...
+
+
 class BlockScope:
     """The scope of one block: blocks created inside get prefixes that extend its own. Keeps no
     block alive."""
 
-    def __init__(self, block):
-        self._block = weakref.ref(block) if block is not None else None
+    def __init__(self, block: Scoped):
+        self._block = weakref.ref(block)
         self._counter: dict[str, int] = {}
 
     @staticmethod
-    def create(prefix, params, hint) -> tuple[str, ParameterDict]:
+    def create(prefix: str | None, params: Any, hint: str) -> tuple[str, ParameterDict]:
         """Prefix and ParameterDict of a block that is being created in the current scope."""
         scope = _current.value
         if scope is None:
@@ -42,6 +54,7 @@ class BlockScope:
             scope._counter[hint] = count + 1
             prefix = f"{hint}{count}_"
         parent = scope._block()
+        assert parent is not None  # it is inside its `with`
         if params is None:
             params = ParameterDict(parent.params.prefix + prefix, parent.params._shared)
         else:
@@ -49,7 +62,7 @@ class BlockScope:
         return parent.prefix + prefix, params
 
     def __enter__(self):
-        block = self._block() if self._block is not None else None
+        block = self._block()
         if block is None or block._empty_prefix:
             _current.outer.append((_current.value, None))
             return self

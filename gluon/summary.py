@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 from ..engine.error import MXNetError
 from ..ndarray import autograd
@@ -20,14 +21,24 @@ class SummaryError(MXNetError, AssertionError):
 class _Row:
     """The table row of one call of one layer."""
 
-    def __init__(self, block, depth, begin, macs, shape, n_params, n_trainable, n_shared):
+    def __init__(
+        self,
+        block: Any,
+        depth: int,
+        begin: int,
+        macs: int,
+        shape: str,
+        n_params: int,
+        n_trainable: int,
+        n_shared: int,
+    ):
         self.block, self.depth, self.macs, self.shape = block, depth, macs, shape
         # rows[begin:own index] belong to calls inside this one
         self.begin = begin
         self.n_params, self.n_trainable, self.n_shared = n_params, n_trainable, n_shared
 
 
-def print_summary(block, inputs, style: str) -> None:
+def print_summary(block: Any, inputs: Any, style: str) -> None:
     """Runs the block once on inputs and prints the table."""
     if style not in ("mxnet", "tree"):
         raise SummaryError(f"summary: style must be 'mxnet' or 'tree', got {style!r}")

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from os import PathLike
+from types import ModuleType
+from typing import Any
 
-from ..engine import cpu
+from ..engine import Context, cpu
 from ..engine.error import MXNetError, parse_json
 from ..graph.inference import typed_graph
 from ..kernels.record import dtype_name
+from ..kernels.spec import DType
 from ..ndarray import serialization
 from ..ndarray.cached import CachedGraph
 from ..ndarray.ndarray import NDArray, state
 from ..ndarray.nesting import unflatten
 from .hybrid import HybridBlock
-from .parameter import shape_is_known
+from .parameter import Parameter, shape_is_known
 from .parameter_dict import ParameterDict
 from .trace import StructureError, flatten_call, monitored
 
@@ -28,7 +33,13 @@ class SymbolBlock(HybridBlock):
     Raises: ValueError for an input that is no variable of the graph.
     """
 
-    def __init__(self, outputs, inputs, params=None):
+    _symbols: ModuleType  # symbol.symbol, imported when the first block is made
+    _group: Any  # the Symbol of all outputs
+    _in_structure: Any
+    _out_structure: Any
+    _graph_cache: tuple[CachedGraph, list[Parameter]] | None
+
+    def __init__(self, outputs: Any, inputs: Any, params: Any = None):
         super().__init__(prefix=None, params=None)
         self._prefix, self._params = (
             "",
@@ -79,12 +90,12 @@ class SymbolBlock(HybridBlock):
 
     @staticmethod
     def imports(
-        symbol_file,
-        input_names,
-        param_file=None,
-        ctx=None,
-        allow_missing=False,
-        ignore_extra=False,
+        symbol_file: str | PathLike[str],
+        input_names: str | Sequence[str],
+        param_file: str | PathLike[str] | None = None,
+        ctx: Context | Sequence[Context] | None = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
     ) -> SymbolBlock:
         """A network from files that `export` (or MXNet) wrote.
 
@@ -123,11 +134,11 @@ class SymbolBlock(HybridBlock):
         super()._clear_traces()
         self.__dict__["_graph_cache"] = None
 
-    def reset_ctx(self, ctx) -> None:
+    def reset_ctx(self, ctx: Context | Sequence[Context]) -> None:
         """Moves the parameters to other devices."""
         self.collect_params().reset_ctx(ctx)
 
-    def cast(self, dtype):
+    def cast(self, dtype: DType) -> None:
         """Changes the dtype of all parameters."""
         self._clear_traces()
         for p in self.params.values():
@@ -135,7 +146,7 @@ class SymbolBlock(HybridBlock):
 
     # ---- calling ---------------------------------------------------------------------------------
 
-    def forward(self, x, *args):
+    def forward(self, x: Any, *args: Any) -> Any:
         """Runs the graph on arrays, or composes it with Symbols."""
         given = x if isinstance(self._in_structure, tuple) and not args else (x, *args)
         flat, _ = flatten_call(given, (NDArray, self._symbols.Symbol), "input")
@@ -207,7 +218,7 @@ class SymbolBlock(HybridBlock):
                     p.shape = found[name]
                 p._finish_deferred_init()
 
-    def infer_shape(self, *args):
+    def infer_shape(self, *args: Any) -> None:
         """Infers the unknown shapes of parameters from inputs of known shape."""
         flat, _ = flatten_call(args, NDArray, "input")
         self._find_shapes(flat)
@@ -245,7 +256,9 @@ class SymbolBlock(HybridBlock):
     def _traced_symbol(self):
         return self._group, [self._symbols.var(n) for n in self._data_names]
 
-    def export(self, path, epoch=0, remove_amp_cast=True):
+    def export(
+        self, path: str | PathLike[str], epoch: int = 0, remove_amp_cast: bool = True
+    ) -> None:
         """Writes `path-symbol.json` and `path-%04d.params` (epoch)."""
         self._group.save(f"{path}-symbol.json", remove_amp_cast=remove_amp_cast)
         auxiliary = set(self._group.list_auxiliary_states())

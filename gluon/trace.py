@@ -4,7 +4,7 @@ escape."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,28 +28,28 @@ class LeakedSymbolError(MXNetError):
     """A Symbol of a trace was used after the trace."""
 
 
-def flatten_call(value: Any, leaf: type | tuple[type, ...], what: str) -> tuple[list, Any]:
+def flatten_call(value: Any, leaf: type | tuple[type, ...], role: str) -> tuple[list, Any]:
     """(leaves, form) of the nested inputs or outputs of a block; None and constants are part of the
     form. what: "input" or "output", for the error. Raises StructureError."""
-    return flatten(value, leaf, _CONSTANT[what])
+    return flatten(value, leaf, _CONSTANT[role])
 
 
-def _constant(what: str, value, leaves: list) -> Any:
+def _constant(role: str, value, leaves: list) -> Any:
     if value is None:
         return -1
     if isinstance(value, (bool, int, float, str)):
         return Constant(value)
     raise StructureError(
-        f"In HybridBlock, {what} must be (nested) list of Symbol or NDArray, but got "
+        f"In HybridBlock, {role} must be (nested) list of Symbol or NDArray, but got "
         f"{value!r} of type {type(value).__name__}"
         + ("\n  fix: nd.array(x)" if hasattr(value, "__array__") else "")
     )
 
 
-_CONSTANT = {what: partial(_constant, what) for what in ("input", "output")}
+_CONSTANT = {role: partial(_constant, role) for role in ("input", "output")}
 
 
-def arrays_only(structure):
+def arrays_only(structure: Any) -> Any:
     """The structure without the values of constants: it must not change between calls."""
     if structure.__class__ is tuple:
         return [arrays_only(s) for s in structure]
@@ -68,7 +68,7 @@ class Tracer:
         self._scope = symbol.tracing(training)
 
     def __enter__(self):
-        self._outer = tracing_state.tracer
+        self._outer: Tracer | None = tracing_state.tracer
         tracing_state.tracer = self
         self._scope.__enter__()
         return self
@@ -77,14 +77,14 @@ class Tracer:
         self._scope.__exit__(*error)
         tracing_state.tracer = self._outer
 
-    def var(self, parameter: Parameter):
+    def var(self, parameter: Parameter) -> Any:
         """The Symbol of a parameter, one for each trace."""
         found = self.params.get(parameter)
         if found is None:
             found = self.params[parameter] = parameter._make_var()
         return found
 
-    def left(self, block, out) -> None:
+    def left(self, block: Any, out: Any) -> None:
         """A block's forward has returned."""
         layer = type(block).__module__.startswith(f"{__package__}.nn.")
         if block._children and not layer:
@@ -101,7 +101,7 @@ class Trace:
 
     is_shared = False
 
-    def __init__(self, block, args, training: bool):
+    def __init__(self, block: Any, args: Any, training: bool):
         """args: as the block was called. Raises what operators raise when shapes do not fit,
         StructureError."""
         from ..symbol.compose import check_typed
@@ -140,7 +140,7 @@ class Trace:
         self.placed: list[tuple[Parameter, Context]] = []
 
     @staticmethod
-    def complete(block, args, training: bool) -> None:
+    def complete(block: Any, args: Any, training: bool) -> None:
         """Completes the parameters of an eager block, as far as tracing can infer them."""
         try:
             Trace(block, args, training).finish_parameters()
@@ -162,7 +162,7 @@ class Trace:
                     p.shape = v.shape
                 p._finish_deferred_init()
 
-    def compile(self, name: str, recompute=False) -> None:
+    def compile(self, name: str, recompute: bool | float | str = False) -> None:
         """recompute: see HybridBlock.hybridize. In a block without inner blocks "blocks" means
         True."""
         if recompute == "blocks":
@@ -220,7 +220,7 @@ class Trace:
             return None
         return found
 
-    def warn_of_unused(self, block) -> None:
+    def warn_of_unused(self, block: Any) -> None:
         for name in self.unused:
             warnings.warn(
                 f"The input {name!r} to {type(block).__name__} {block.name!r} is not used by any"
@@ -235,12 +235,12 @@ class Trace:
                     stacklevel=4,
                 )
 
-    def outputs(self, arrays: Sequence[NDArray]):
+    def outputs(self, arrays: Sequence[NDArray]) -> Any:
         """The output arrays, nested as the block returns them."""
         return arrays[0] if self.structure == 0 else unflatten(self.structure, arrays)
 
 
-def flatten_symbols(value: Any, symbol_class: Any, block) -> tuple[list, Any]:
+def flatten_symbols(value: Any, symbol_class: Any, block: Any) -> tuple[list, Any]:
     """As flatten_call, for what a traced block returns; a Symbol of several outputs is a list."""
 
     def other(x, leaves: list):
@@ -313,7 +313,7 @@ for _name in (
     setattr(Leaked, f"__{_name}__", Leaked._fail)
 
 
-def blocks_of(block):
+def blocks_of(block: Any) -> Iterator[Any]:
     """A block and all its descendants, each once; works for deep nesting."""
     seen, stack = {block}, [block]
     while stack:
@@ -328,14 +328,14 @@ def blocks_of(block):
 _PLAIN = {bool, int, float, str, type(None), dict}  # cannot hold a Symbol, or are not searched
 
 
-def holds(value, symbol_class) -> bool:
+def holds(value: Any, symbol_class: Any) -> bool:
     """Is value a Symbol, or a list (of lists) with one?"""
     if isinstance(value, (list, tuple)):
         return any(holds(v, symbol_class) for v in value)
     return isinstance(value, symbol_class)
 
 
-def symbols_of(block, symbol_class) -> set[tuple]:
+def symbols_of(block: Any, symbol_class: Any) -> set[tuple]:
     """(block, attribute) pairs that hold Symbols."""
     return {
         (b, key)
@@ -345,7 +345,7 @@ def symbols_of(block, symbol_class) -> set[tuple]:
     }
 
 
-def seal_leaks(block, symbol_class, before: set[tuple]) -> None:
+def seal_leaks(block: Any, symbol_class: Any, before: set[tuple]) -> None:
     """Replaces Symbols that a trace left in attributes, so that a later use names the attribute."""
     for b, key in symbols_of(block, symbol_class) - before:
         value = b.__dict__[key]
@@ -365,7 +365,7 @@ def seal_leaks(block, symbol_class, before: set[tuple]) -> None:
         )
 
 
-def compare(block, eager, graph) -> None:
+def compare(block: Any, eager: Any, graph: Any) -> None:
     """Raises MXNetError if the outputs of the two modes differ."""
     import numpy as np
 
@@ -385,7 +385,9 @@ def compare(block, eager, graph) -> None:
             )
 
 
-def monitored(graph: Sequence[Value], variables: Sequence[Value], arrays, hooks) -> list[NDArray]:
+def monitored(
+    graph: Sequence[Value], variables: Sequence[Value], arrays: Any, hooks: Any
+) -> list[NDArray]:
     """Runs a typed graph operator by operator, telling each hook: (callback, also inputs)."""
 
     def watcher(callback, inputs_too: bool) -> Watcher:

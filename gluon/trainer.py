@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import numbers
+from os import PathLike
+from typing import Any
+
+import numpy as np
 
 from ..engine import files
 from ..engine.error import InvalidValue
@@ -12,6 +15,7 @@ from ..training import optimizer as opt
 from ..training.kvstore import KVStore, KVStoreBase
 from ..training.kvstore.base import check_store, state_of
 from ..training.kvstore.choose import choose_sparse_store, choose_store
+from ..training.optimizer import Optimizer
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
 
@@ -44,12 +48,12 @@ class Trainer:
 
     def __init__(
         self,
-        params,
-        optimizer,
-        optimizer_params=None,
-        kvstore="device",
-        compression_params=None,
-        update_on_kvstore=None,
+        params: Any,
+        optimizer: str | Optimizer,
+        optimizer_params: dict[str, Any] | None = None,
+        kvstore: Any = "device",
+        compression_params: dict[str, Any] | None = None,
+        update_on_kvstore: bool | None = None,
     ):
         if isinstance(params, (dict, ParameterDict)):
             params = [params[key] for key in sorted(params.keys())]
@@ -67,7 +71,8 @@ class Trainer:
         check_store(kvstore)
         self._compression_params = compression_params
         self._scale = float((optimizer_params or {}).get("rescale_grad", 1.0))
-        self._amp_loss_scaler, self._amp_original_scale = None, self._scale
+        self._amp_loss_scaler: Any = None  # amp.LossScaler
+        self._amp_original_scale = self._scale
         self._contexts = self._check_contexts()
         self._init_optimizer(optimizer, optimizer_params or {})
         if isinstance(optimizer, opt.Optimizer):
@@ -214,7 +219,7 @@ class Trainer:
     # ---- the optimizer ---------------------------------------------------------------------------
 
     @property
-    def optimizer(self):
+    def optimizer(self) -> Any:
         """The Optimizer."""
         return self._optimizer
 
@@ -223,19 +228,19 @@ class Trainer:
         """The current learning rate."""
         return self._optimizer.learning_rate
 
-    def set_learning_rate(self, lr) -> None:
+    def set_learning_rate(self, lr: float) -> None:
         """Sets the learning rate. Raises UserWarning when a scheduler decides it."""
         self._optimizer.set_learning_rate(lr)
 
     # ---- steps -----------------------------------------------------------------------------------
 
-    def step(self, batch_size, ignore_stale_grad=False) -> None:
+    def step(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
         """Sums gradients over devices, scales them by 1 / batch_size, and updates the parameters.
 
         Raises UserWarning if a gradient was not computed since the last step (ignore_stale_grad:
         skips that parameter).
         """
-        if not isinstance(batch_size, numbers.Real) or batch_size <= 0:
+        if not isinstance(batch_size, (int, float, np.number)) or batch_size <= 0:
             raise TrainerError(f"step: batch_size must be a number above 0, got {batch_size!r}")
         self._optimizer.rescale_grad = self._scale / batch_size
         self._init_kvstore()
@@ -259,7 +264,7 @@ class Trainer:
         self._check_not_on_kvstore("allreduce_grads")
         self._allreduce_grads()
 
-    def update(self, batch_size, ignore_stale_grad=False) -> None:
+    def update(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
         """Updates the parameters from gradients that allreduce_grads has summed.
 
         Raises TrainerError (AssertionError) when the store updates the weights.
@@ -386,13 +391,13 @@ class Trainer:
                 f" trainer has {shapes}"
             )
         self._scale = state["scale"]
-        for what, thing in now.items():
-            if (thing is None) != (state[what] is None):
-                has, lacks = ("saved state", "trainer here")[:: 1 if thing is None else -1]
-                raise StateError(f"Trainer: the {has} has a {what}, the {lacks} does not")
-            merged(thing, state[what], f"Trainer: {what}")
+        for name, part in now.items():
+            if (part is None) != (state[name] is None):
+                has, lacks = ("saved state", "trainer here")[:: 1 if part is None else -1]
+                raise StateError(f"Trainer: the {has} has a {name}, the {lacks} does not")
+            merged(part, state[name], f"Trainer: {name}")
 
-    def save_states(self, fname) -> None:
+    def save_states(self, fname: str | PathLike[str]) -> None:
         """Writes the optimizer's states (momentum ...), counts and hyperparameters to a file of
         arrays and JSON."""
         self._init_kvstore()
@@ -401,7 +406,7 @@ class Trainer:
             return
         self._updaters[0].save(fname, dump_optimizer=True)
 
-    def load_states(self, fname) -> None:
+    def load_states(self, fname: str | PathLike[str]) -> None:
         """Reads what save_states wrote, or takes the trainer's part of a Checkpoint's file. Raises
         MXNetError for pickles and foreign files."""
         self._init_kvstore()

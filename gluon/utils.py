@@ -6,6 +6,8 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
+from collections.abc import Sequence
+from typing import Any
 
 from ..data.download import (  # noqa: F401
     DownloadError,
@@ -15,6 +17,7 @@ from ..data.download import (  # noqa: F401
     download,
     replace_file,
 )
+from ..engine import Context
 from ..engine.error import InvalidValue
 from ..ndarray import NDArray, functions
 from ..ndarray.launch import copy_into
@@ -25,7 +28,9 @@ from .parameter import shape_is_known  # noqa: F401
 __all__ = ["check_sha1", "clip_global_norm", "download", "split_and_load", "split_data"]
 
 
-def split_data(data, num_slice, batch_axis=0, even_split=True) -> list[NDArray]:
+def split_data(
+    data: Any, num_slice: int, batch_axis: int = 0, even_split: bool = True
+) -> list[NDArray]:
     """data cut into num_slice parts along batch_axis. Raises ValueError when parts would be uneven
     (even_split)."""
     if num_slice < 1:
@@ -60,7 +65,9 @@ def split_data(data, num_slice, batch_axis=0, even_split=True) -> list[NDArray]:
     ]
 
 
-def split_and_load(data, ctx_list, batch_axis=0, even_split=True) -> list[NDArray]:
+def split_and_load(
+    data: Any, ctx_list: Sequence[Context], batch_axis: int = 0, even_split: bool = True
+) -> list[NDArray]:
     """split_data, each part on its device."""
     if not isinstance(data, NDArray):
         data = functions.array(data, ctx=ctx_list[0])
@@ -72,7 +79,7 @@ def split_and_load(data, ctx_list, batch_axis=0, even_split=True) -> list[NDArra
     ]
 
 
-def clip_global_norm(arrays, max_norm, check_isfinite=True):
+def clip_global_norm(arrays: Any, max_norm: float, check_isfinite: bool = True) -> Any:
     """Scales arrays in place so that the norm of all of them together is at most max_norm. Returns
     the norm before.
 
@@ -92,18 +99,18 @@ def clip_global_norm(arrays, max_norm, check_isfinite=True):
     )
     norm = functions.sqrt(total)
     if check_isfinite:
-        norm = float(norm.asscalar())
-        if not math.isfinite(norm):
+        value = float(norm.asscalar())
+        if not math.isfinite(value):
             warnings.warn(
                 "nan or inf is detected. Clipping results will be undefined.",
                 UserWarning,
                 stacklevel=2,
             )
-        scale = max_norm / (norm + 1e-8)
-        if scale < 1.0:
+        factor = max_norm / (value + 1e-8)
+        if factor < 1.0:
             for a in arrays:
-                copy_into(a * scale, a)
-        return norm
+                copy_into(a * factor, a)
+        return value
     scale = functions.broadcast_minimum(max_norm / (norm + 1e-8), functions.ones((1,), ctx))
     for a in arrays:
         copy_into(

@@ -3,6 +3,8 @@ runs. It fills a hook of the CPU's table."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..engine import cpu, ffi, lib
 from ..kernels import backend
 from ..kernels.native import Native
@@ -11,7 +13,7 @@ from .passes.expand import body_of
 from .program import lower
 
 
-def body_entry(op, ins, outs, attrs) -> Native | None:
+def body_entry(op: Any, ins: Any, outs: Any, attrs: Any) -> Native | None:
     inputs = [variable(f"x{i}", t) for i, t in enumerate(ins)]
     device = cpu()
     made = body_of(op, attrs, inputs, outs, backend.of(device).kernels)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from .graph import Value, topological
 
 PLAIN = (type(None), bool, int, float, str)
 
 
-def digest(outputs: Sequence[Value], inputs: Sequence[Value], *more) -> str:
+def digest(outputs: Sequence[Value], inputs: Sequence[Value], *more: Any) -> str:
     """Of a typed graph and its variables in their order. more: plain data that counts too."""
     numbers = {v.node: f"input {i}" for i, v in enumerate(inputs)}
     lines = []
@@ -24,14 +25,14 @@ def digest(outputs: Sequence[Value], inputs: Sequence[Value], *more) -> str:
     return hashed(*lines, ends, *more)
 
 
-def hashed(*parts) -> str:
+def hashed(*parts: Any) -> str:
     """A hash of texts and plain data."""
     import hashlib  # here: it loads OpenSSL, for checkpoints only
 
     return hashlib.sha256("\n".join(text(p) for p in parts).encode()).hexdigest()[:32]
 
 
-def text(value) -> str:
+def text(value: Any) -> str:
     """Plain data as text; of other objects the name of the class."""
     if isinstance(value, PLAIN):
         return repr(value)

@@ -80,7 +80,7 @@ def variable(name: str, type: Type | None = None, extra: dict[str, str] | None =
 
 
 def typed_node(
-    op: Operator, attrs: dict[str, Any], inputs: Sequence[Value], name: str = "", source=None
+    op: Operator, attrs: dict[str, Any], inputs: Sequence[Value], name: str = "", source: Any = None
 ) -> Node:
     """A node whose output types are inferred now. attrs: complete. Raises what inference raises."""
     return Node(op, attrs, inputs, name, infer(op, attrs, [v.type for v in inputs]), None, source)

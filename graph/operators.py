@@ -25,7 +25,7 @@ COMPARE = {
 }
 
 
-def add_operators(cls, binary, scalar, negative, compare: bool = True) -> None:
+def add_operators(cls: Any, binary: Any, scalar: Any, negative: Any, compare: bool = True) -> None:
     """Gives a class its operator methods.
 
     binary(name): the method f(self, other) for two arrays and, through scalar names, for numbers.
@@ -53,12 +53,12 @@ REFUSED = {
 }
 
 
-def floor_divide(a, b) -> Any:
+def floor_divide(a: Any, b: Any) -> Any:
     """a // b for arrays and numbers: the largest whole number that is not above a / b."""
     return ((a - a % b) / b).round()
 
 
-def matmul(F, a, b) -> Any:
+def matmul(F: Any, a: Any, b: Any) -> Any:
     """a @ b as in NumPy: products of matrices, batches of them broadcast. F: the operators."""
     if not a.shape or not b.shape:
         raise ShapeError("matmul", f"operands need an axis, got shapes {a.shape} and {b.shape}")
@@ -79,7 +79,7 @@ def matmul(F, a, b) -> Any:
     return out.reshape(batch + b.shape[-1:]) if vector else out
 
 
-def add_composites(cls, functions, refused) -> None:
+def add_composites(cls: Any, functions: Any, refused: Any) -> None:
     """Gives NDArray or Symbol the operators @, //, divmod and unary +, and errors for the others.
 
     functions(): the module of its operators. refused(array, other): NotImplemented, or an error,

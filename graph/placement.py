@@ -5,7 +5,7 @@ program, with the copies between them."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..engine import Context
 from ..engine._array import invoke, shared
@@ -175,7 +175,7 @@ def lower(
     name: str = "program",
     *,
     wanted: Sequence[Context] = (),
-    **options,
+    **options: Any,
 ) -> Program | PlacedProgram:
     """As program.lower, with inputs on these devices. wanted: see PlacedProgram."""
     if isinstance(devices, Context):
@@ -298,7 +298,9 @@ class PlacedProgram:
         """The programs, in the order in which they are pushed."""
         return [s for s in self._steps if isinstance(s, _Part)]
 
-    def run(self, inputs: Sequence, outputs: Sequence = (), location=-1, scalars=()) -> list:
+    def run(
+        self, inputs: Sequence, outputs: Sequence = (), location: int = -1, scalars: Any = ()
+    ) -> list:
         """As Program.run."""
 
         def copied(a, device: Context, targets: Sequence = ()):

@@ -98,7 +98,9 @@ class Program:
     def __del__(self, free=lib.pl_program_free):
         free(self.handle)
 
-    def run(self, inputs: Sequence, outputs: Sequence = (), location=-1, scalars=()) -> list:
+    def run(
+        self, inputs: Sequence, outputs: Sequence = (), location: int = -1, scalars: Any = ()
+    ) -> list:
         """Pushes one run on arrays. outputs: arrays to write the first outputs into, or nothing:
         all are made new. scalars: what the open scalars of the graph are computed from. Returns
         every output array. Raises MemoryError."""
@@ -160,7 +162,7 @@ class Prepack:
 def lower(
     outputs: Sequence[Value],
     inputs: Sequence[Value],
-    device,
+    device: Any,
     name: str = "program",
     *,
     tier: int = 0,
@@ -319,7 +321,7 @@ def _one(value):
 class _Specs(dict):
     """The Spec of each Type on one device."""
 
-    def __init__(self, device):
+    def __init__(self, device: Any):
         self._device = device
 
     def __missing__(self, t: Type) -> Spec:
@@ -343,7 +345,7 @@ class _Assignment:
         self,
         outputs: Sequence[Value],
         given: Sequence[Value],
-        device,
+        device: Any,
         threads: int,
         tier: int,
         first: Sequence[int] = (),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..engine.error import InvalidValue
 from ..kernels.traits import Rematerializes
@@ -44,7 +44,11 @@ def needs(outputs: Sequence[Value], wrt: Sequence[Value], order: Sequence[Node])
 
 
 def residuals(
-    outputs: Sequence[Value], wrt: Sequence[Value], tier: int = 0, recompute=None, bounds=()
+    outputs: Sequence[Value],
+    wrt: Sequence[Value],
+    tier: int = 0,
+    recompute: bool | float | str | None = None,
+    bounds: Any = (),
 ) -> list[Value]:
     """Forward results that must be stored for backward; it recomputes the rest from them and from
     the variables.
@@ -78,7 +82,7 @@ def _recomputed(order, outputs, need: Needs, tier: int, recompute, bounds) -> se
     return recomputed
 
 
-def checked(recompute, who: str = "hybridize", blocks: bool = True) -> str | bool | float:
+def checked(recompute: Any, who: str = "hybridize", blocks: bool = True) -> str | bool | float:
     """The argument recompute. who: takes it; blocks: are there blocks? Raises ValueError for
     invalid values."""
     fraction = type(recompute) in (int, float) and 0 < recompute <= 1

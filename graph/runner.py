@@ -250,7 +250,7 @@ class Recording:
     computed.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.heads: list[Value] = []
         self.head_devices: list[Context] = []
         self.variables: dict[int, Value] = {}

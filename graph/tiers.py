@@ -69,7 +69,7 @@ class Tiered(ABC):
         """Makes what `publish` takes, on the compiler's thread."""
         return self.build(1)
 
-    def publish(self, made) -> None:
+    def publish(self, made: Any) -> None:
         """Puts what was compiled in the place of tier 0, and changes what belongs with it."""
         self.serving = made
 
@@ -200,7 +200,7 @@ class Compiler:
     forward programs that they belong to.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
@@ -385,7 +385,7 @@ def resume(found: dict[str, list[dict]]) -> None:
             job.adopt(kept.pop(0))
 
 
-def waiting(plan) -> int:
+def waiting(plan: Any) -> int:
     """The calls, in the run that is resumed, of what belongs with a graph's plan and is queued with
     it, but was not called since."""
     part = plan.structure() if _resumed else ""

@@ -136,6 +136,7 @@ def _ref(xp, *arrays, group, scalars, num_args):
         # how many scalars it takes does not depend on dtypes
         types = [Type(group.shape)] * max(len(step.inputs), 1)
         found = form(op, types[: len(step.inputs)], types[:1], attrs)
+        assert found is not None
         n = len(found.expression.scalars)
         if found.constants is None:
             attrs |= zip(found.expression.scalars, scalars[at : at + n])

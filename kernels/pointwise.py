@@ -88,6 +88,7 @@ def pointwise(
         return ref(xp, *(_promote(xp, x, dtypes) for x in xs), **attrs)
 
     def all_grads(F, dys, xs, ys, **attrs):
+        assert grad is not None
         gs = grad(F, dys[0], *xs, ys[0], **attrs)
         gs = gs if isinstance(gs, (tuple, list)) else (gs,)
         return [g if g is None else sum_to(F, g, x.shape) for g, x in zip(gs, xs)]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 import weakref
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from .record import DTYPES, Type
 BFLOAT16 = np.dtype([("bfloat16", np.uint16)])  # as MXNet shows it to NumPy
 NUMPY_DTYPES = {name: BFLOAT16 if name == "bfloat16" else np.dtype(name) for name in DTYPES}
 ITEM_BYTES = {name: dtype.itemsize for name, dtype in NUMPY_DTYPES.items()}
+DType: TypeAlias = "str | type | np.dtype[Any]"  # a dtype as users give it
 STYPES = ("default", "row_sparse", "csr")  # of storage; index = MXNet's number
 
 

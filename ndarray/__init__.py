@@ -1,6 +1,9 @@
 """nd: imperative arrays. `nd.relu(x)`, `nd.zeros(shape)`; every operator record is a function
 here."""
 
+from typing import TYPE_CHECKING
+
+from ..kernels.namespaces import derive
 from . import (
     _internal,
     contrib,
@@ -25,13 +28,16 @@ from .keys import (  # noqa: F401
 from .ndarray import NDArray  # noqa: F401
 from .serialization import load, load_frombuffer, save, save_tobuffer  # noqa: F401
 
+if TYPE_CHECKING:
+    from ._operators import *
+    from .creation import *
+    from .custom import Custom
+else:
+    from .functions import *
 
-def __getattr__(name):
-    known = name in functions.__all__ or name in functions.REGISTRY
-    value = getattr(functions, name) if known else functions.__getattr__(name)
-    globals()[name] = value
-    return value
+    __getattr__, _names = derive(__name__, functions.function_of, "", shown="nd")
 
+    def __dir__():
+        return sorted({*globals(), *_names()})
 
-def __dir__():
-    return sorted({*globals(), *dir(functions)})
+    del TYPE_CHECKING, derive  # no names of nd

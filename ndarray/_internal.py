@@ -1,6 +1,12 @@
 """nd._internal: operators whose names start with an underscore."""
 
-from .decode import _cvimdecode, _cvimread, _imdecode  # noqa: F401
-from .namespaces import derive
+from typing import TYPE_CHECKING
 
-__getattr__, __dir__ = derive(__name__, "", "_")
+from ..kernels.namespaces import derive
+from .decode import _cvimdecode, _cvimread, _imdecode  # noqa: F401
+from .functions import function_of
+
+if TYPE_CHECKING:
+    from ._operators import *
+else:
+    __getattr__, __dir__ = derive(__name__, function_of, "", "_", shown="nd._internal")

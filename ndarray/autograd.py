@@ -67,7 +67,7 @@ def predict_mode() -> Scope:
 REQUESTS: dict[Any, str] = {0: "null", 1: "write", 3: "add"}  # MXNet's numbers
 
 
-def mark_variables(variables, gradients, grad_reqs="write") -> None:
+def mark_variables(variables: Any, gradients: Any, grad_reqs: str = "write") -> None:
     """Marks arrays as variables whose gradients are written to the given arrays. grad_reqs: write,
     add or null, one or a list."""
     variables = variables if isinstance(variables, (list, tuple)) else [variables]
@@ -114,7 +114,9 @@ def rank_gradients() -> None:
 # ---- backward ------------------------------------------------------------------------------------
 
 
-def backward(heads, head_grads=None, retain_graph: bool = False, train_mode: bool = True) -> None:
+def backward(
+    heads: Any, head_grads: Any = None, retain_graph: bool = False, train_mode: bool = True
+) -> None:
     """Computes the gradients of heads with respect to every variable they depend on, into its
     .grad.
 
@@ -220,12 +222,12 @@ class _Absent:
 
     __slots__ = ("dtype", "shape")
 
-    def __init__(self, s):
+    def __init__(self, s: Any):
         self.shape, self.dtype = s.shape, s.dtype
 
 
 def interpret(
-    heads, head_grads, wanted, create_graph: bool, since: int = -1
+    heads: Any, head_grads: Any, wanted: Any, create_graph: bool, since: int = -1
 ) -> list[NDArray | None]:
     """Gradients by calling operators eagerly; recorded themselves when create_graph.
 
@@ -260,7 +262,7 @@ def interpret(
     return [None if w is None else sums.get(w) for w in wanted]
 
 
-def with_entry(array: NDArray, entry) -> NDArray:
+def with_entry(array: NDArray, entry: Any) -> NDArray:
     """An array on the same memory with the given tape entry."""
     if array._tape is entry:
         return array
@@ -296,9 +298,9 @@ def _node_grads(F, node: TapeNode, dys, create_graph: bool):
 
 
 def grad(
-    heads,
-    variables,
-    head_grads=None,
+    heads: Any,
+    variables: Any,
+    head_grads: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     train_mode: bool = True,

@@ -22,7 +22,7 @@ MAX_PROGRAMS = 4096  # that are kept,
 MAX_CALLS = 1 << 17  # and of how many calls and instructions of graphs in all
 
 
-def reachable(entries, since: int = -1) -> list[TapeNode]:
+def reachable(entries: Any, since: int = -1) -> list[TapeNode]:
     """Nodes below tape entries recorded after `since`, in their order. Raises MXNetError where a
     tape was freed."""
     seen: set[TapeNode] = set()
@@ -53,7 +53,7 @@ class TapeGraph:
     scalars: the dynamic parameters of all calls, which are inputs of that program.
     """
 
-    def __init__(self, entries):
+    def __init__(self, entries: Any):
         self.nodes = reachable(entries)
         self._number = {n: i for i, n in enumerate(self.nodes)}
         self.variables: dict[Variable, int] = {}
@@ -234,7 +234,7 @@ def _summary_of_plan(plan) -> str:
     return hashed(getattr(getattr(plan, "op", None), "name", ""), getattr(plan, "attrs", {}), specs)
 
 
-def queued_with(plan) -> list[Backward]:
+def queued_with(plan: Any) -> list[Backward]:
     """The gradients of tapes with a call of this plan that are to change to tier 1 with it, and
     with them the other graphs on these tapes."""
     return [
@@ -251,7 +251,7 @@ def compiled(key: tuple, tier: int) -> Gradient:
     return Gradient(Translation(structure), with_grad, reqs, tier)
 
 
-def deliver_rows(grad, parts: Sequence[tuple], made: Sequence, add: bool) -> None:
+def deliver_rows(grad: Any, parts: Sequence[tuple], made: Sequence, add: bool) -> None:
     """Writes a row_sparse gradient from the outputs of a program."""
     found = [tuple([made[i] for i in p]) if len(p) > 1 else made[p[0]] for p in parts]
     grad._add_up(found, add)
@@ -282,7 +282,7 @@ def program_of(tape: TapeGraph, with_grad: tuple, reqs: tuple) -> Gradient | Non
     return found.use()
 
 
-def source(at: tuple, tape: TapeGraph, heads, head_grads, order) -> Any:
+def source(at: tuple, tape: TapeGraph, heads: Any, head_grads: Any, order: Any) -> Any:
     """The array that a program's input stands for."""
     kind, *place = at
     if kind == "input":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..engine import current_context, lib
 from ..engine.error import ShapeError
@@ -88,7 +88,7 @@ class Branch(Control):
             outs += [COUNT, *(Type(*v.type[:2]) for part in typed.hidden for v in part)]
         return outs
 
-    def fill(self, ins: Sequence[Type | None], **_) -> list[Type | None]:
+    def fill(self, ins: Sequence[Type | None], **_: Any) -> list[Type | None]:
         types = list(ins)
         for _turn in range(2):
             for part in self.parts:
@@ -117,7 +117,7 @@ class Branch(Control):
         }
         return native_of("pl_kernel_branch", "pl_branch", fields, [test, *ways], keep, 1)
 
-    def grad(self, F, dys, xs, ys, train=False, **_) -> list:
+    def grad(self, F: Any, dys: Any, xs: Any, ys: Any, train: bool = False, **_: Any) -> list:
         types = tuple(type_of(x) for x in xs)
         typed = self.typed(types, train, True)
         if any(d is not None for d in dys[self.n_out :]):

@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 from functools import lru_cache, partial
+from typing import Any
 
 from ..engine import current_context, location, log
 from ..engine.error import DynamicShape
@@ -66,7 +67,7 @@ class GraphPlan(Forward):
         values = rewrite([*self.outputs, *self.kept], None, start)
         return values[: self.n_out], values
 
-    def eager_grads(self, node: TapeNode, dys, create_graph: bool) -> list:
+    def eager_grads(self, node: TapeNode, dys: Any, create_graph: bool) -> list:
         """Gradients by replaying the graph operator by operator, so that they can be differentiated
         again."""
         since = next_seq()
@@ -187,7 +188,7 @@ class CachedGraph:
         inputs: Sequence[Value],
         name: str = "graph",
         n_data: int | None = None,
-        recompute=False,
+        recompute: bool | float | str = False,
         bounds: Sequence[Value] = (),
     ):
         self.outputs, self.inputs, self.name = list(outputs), list(inputs), name
@@ -259,7 +260,7 @@ class CachedGraph:
             lambda node, inputs: call(node, inputs, device),
         )
 
-    def entry(self, arrays, wanted: tuple[bool, ...]) -> Entry:
+    def entry(self, arrays: Any, wanted: tuple[bool, ...]) -> Entry:
         """A new entry for such arrays in the current mode. wanted: whose gradients will be."""
         specs = tuple([a._spec for a in arrays])
         device = specs[0].device if specs else current_context()

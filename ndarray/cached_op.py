@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..engine.error import InvalidValue
 from .cached import CachedGraph
 from .launch import copy_into
@@ -17,7 +19,7 @@ class CachedOp:
 
     is_np_sym = False
 
-    def __init__(self, sym, flags=()):
+    def __init__(self, sym: Any, flags: Any = ()):
         values = sym.get_internals()._outputs
         inputs = [v for v in values if v.node.op is None]
         self._names = sym.list_inputs()
@@ -27,7 +29,7 @@ class CachedOp:
     def handle(self) -> CachedGraph:
         return self._graph
 
-    def __call__(self, *args, out=None):
+    def __call__(self, *args: Any, out: Any = None) -> Any:
         """The output, or a list of several. out: array(s) to write into. Raises ValueError for
         another number of arrays."""
         if len(args) != len(self._names):

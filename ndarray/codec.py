@@ -7,6 +7,8 @@ import functools
 import io
 import os
 import warnings
+from os import PathLike
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +38,7 @@ def _pillow():
     return Image
 
 
-def decode(data, color: int = 1, reduce_to: tuple[int, int] = (0, 0)) -> np.ndarray:
+def decode(data: Any, color: int = 1, reduce_to: tuple[int, int] = (0, 0)) -> np.ndarray:
     """Encoded bytes -> uint8 array: (H, W, 3) red, green, blue, or (H, W).
 
     Args:
@@ -87,7 +89,7 @@ def _jpeg_pixels(data, grey, reduce_to, strict):
     )
 
 
-def jpeg_size(data) -> tuple[int, int] | None:
+def jpeg_size(data: Any) -> tuple[int, int] | None:
     """(height, width) of a JPEG, from its header; None for other bytes."""
     if _simplejpeg() is None or bytes(data[:3]) != JPEG_START:
         return None
@@ -97,7 +99,7 @@ def jpeg_size(data) -> tuple[int, int] | None:
         return None
 
 
-def read(path, color: int = 1) -> np.ndarray:
+def read(path: str | PathLike[str], color: int = 1) -> np.ndarray:
     """The image in a file as `decode` gives it. Raises MXNetError that names the file."""
     with open(os.fspath(path), "rb") as file:
         data = file.read()

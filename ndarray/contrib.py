@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..engine import current_context, hooks
+from ..engine import Context, current_context, hooks
 from ..engine.error import InvalidType, InvalidValue, MXNetError
+from ..kernels.namespaces import derive
 from . import functions
 from .contrib_update import (  # noqa: F401 - offered from here
     adamw_update,
@@ -18,7 +19,6 @@ from .contrib_update import (  # noqa: F401 - offered from here
     multi_mp_lamb_update,
 )
 from .invoke import is_symbol
-from .namespaces import derive
 from .ndarray import NDArray
 from .nesting import NotNested, flatten, pair, unflatten
 
@@ -44,7 +44,7 @@ def _flatten(value, what: str) -> tuple[list, Any]:
     return flatten(value, NDArray, refuse)
 
 
-def foreach(body: Callable, data, init_states) -> tuple:
+def foreach(body: Callable, data: Any, init_states: Any) -> tuple:
     """Calls body(slice of data, states) -> (outputs, new states) for every slice along axis 0.
 
     data, init_states: an NDArray or nested lists of them. Returns (outputs stacked along axis 0,
@@ -66,7 +66,7 @@ def foreach(body: Callable, data, init_states) -> tuple:
     return unflatten(out_form, [functions.stack(*column) for column in zip(*rows)]), states
 
 
-def while_loop(cond: Callable, func: Callable, loop_vars, max_iterations=None) -> tuple:
+def while_loop(cond: Callable, func: Callable, loop_vars: Any, max_iterations: Any = None) -> tuple:
     """Calls func(*loop_vars) -> (outputs, new loop_vars) while cond(*loop_vars) is true, at most
     max_iterations times.
 
@@ -114,7 +114,7 @@ def _padded(column, limit: int, k: int) -> NDArray:
     return functions.concat(made, rest, dim=0)
 
 
-def cond(pred, then_func: Callable, else_func: Callable) -> Any:
+def cond(pred: Any, then_func: Callable, else_func: Callable) -> Any:
     """then_func() if the one number in pred is true, else else_func()."""
     symbolic = _symbolic(pred)
     if symbolic is not None:
@@ -125,7 +125,8 @@ def cond(pred, then_func: Callable, else_func: Callable) -> Any:
 def _scalar(value, kind: type, name: str):
     try:
         return kind(value.asscalar() if hasattr(value, "asscalar") else value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError) as raised:
+        error: Exception = raised
         if isinstance(error, MXNetError) and not isinstance(error, (InvalidType, InvalidValue)):
             raise
         raise InvalidValue(f"Cannot convert {name} to python {kind.__name__}") from error
@@ -147,7 +148,7 @@ def isfinite(data: NDArray) -> Any:
 
 
 def rand_zipfian(
-    true_classes: NDArray, num_sampled: int, range_max: int, ctx=None
+    true_classes: NDArray, num_sampled: int, range_max: int, ctx: Context | None = None
 ) -> tuple[NDArray, NDArray, NDArray]:
     """(classes, expected counts of true_classes, expected counts of the classes) of num_sampled
     draws from the log-uniform distribution over [0, range_max): int64, float64, float64."""
@@ -165,4 +166,7 @@ def rand_zipfian(
     return classes, expected(true_classes), expected(classes)
 
 
-__getattr__, __dir__ = derive(__name__, "_contrib_")
+if TYPE_CHECKING:
+    from ._contrib_operators import *
+else:
+    __getattr__, __dir__ = derive(__name__, functions.function_of, "_contrib_", shown="nd.contrib")

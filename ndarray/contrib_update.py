@@ -18,21 +18,21 @@ def _scale(rescale_grad, like: NDArray) -> NDArray:
 
 
 def adamw_update(
-    weight,
-    grad,
-    mean,
-    var,
-    rescale_grad,
-    lr,
-    eta,
-    beta1=0.9,
-    beta2=0.999,
-    epsilon=1e-8,
-    wd=0,
-    clip_gradient=-1,
-    out=None,
-    name=None,
-    **kwargs,
+    weight: NDArray,
+    grad: NDArray,
+    mean: NDArray,
+    var: NDArray,
+    rescale_grad: float | NDArray,
+    lr: float,
+    eta: float,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+    wd: float = 0,
+    clip_gradient: float = -1,
+    out: NDArray | None = None,
+    name: str | None = None,
+    **kwargs: Any,
 ) -> Any:
     """One step of AdamW on a weight; mean and var are written. rescale_grad: number or NDArray.
 
@@ -57,22 +57,22 @@ def adamw_update(
 
 
 def mp_adamw_update(
-    weight,
-    grad,
-    mean,
-    var,
-    weight32,
-    rescale_grad,
-    lr,
-    eta,
-    beta1=0.9,
-    beta2=0.999,
-    epsilon=1e-8,
-    wd=0,
-    clip_gradient=-1,
-    out=None,
-    name=None,
-    **kwargs,
+    weight: NDArray,
+    grad: NDArray,
+    mean: NDArray,
+    var: NDArray,
+    weight32: NDArray,
+    rescale_grad: float | NDArray,
+    lr: float,
+    eta: float,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+    wd: float = 0,
+    clip_gradient: float = -1,
+    out: NDArray | None = None,
+    name: str | None = None,
+    **kwargs: Any,
 ) -> Any:
     """adamw_update of a 16-bit weight with its float32 original weight32, which is written too."""
     return functions._mp_adamw_update(
@@ -101,38 +101,68 @@ def _together(*lists: Sequence[NDArray]) -> list[NDArray]:
 
 
 def multi_adamw_update(
-    weights, grads, mean, var, rescale_grad, lrs, wds, etas, out=None, name=None, size=0, **kwargs
+    weights: Sequence[NDArray],
+    grads: Sequence[NDArray],
+    mean: Sequence[NDArray],
+    var: Sequence[NDArray],
+    rescale_grad: float | NDArray,
+    lrs: Sequence[float],
+    wds: Sequence[float],
+    etas: Sequence[float],
+    out: Sequence[NDArray] | None = None,
+    name: str | None = None,
+    size: int = 0,
+    **kwargs: Any,
 ) -> Any:
     """adamw_update of many weights in one call: lists of arrays, and a number for each."""
     arrays = [*_together(weights, grads, mean, var), _scale(rescale_grad, weights[0])]
-    numbers = {"lrs": lrs, "wds": wds, "etas": etas, "num_weights": size or len(weights)}
+    numbers: dict[str, Any] = {
+        "lrs": lrs,
+        "wds": wds,
+        "etas": etas,
+        "num_weights": size or len(weights),
+    }
     return functions._multi_adamw_update(*arrays, out=out, **numbers, **kwargs)
 
 
 def multi_mp_adamw_update(
-    weights,
-    grads,
-    mean,
-    var,
-    weights32,
-    rescale_grad,
-    lrs,
-    wds,
-    etas,
-    out=None,
-    name=None,
-    size=0,
-    **kwargs,
+    weights: Sequence[NDArray],
+    grads: Sequence[NDArray],
+    mean: Sequence[NDArray],
+    var: Sequence[NDArray],
+    weights32: Sequence[NDArray],
+    rescale_grad: float | NDArray,
+    lrs: Sequence[float],
+    wds: Sequence[float],
+    etas: Sequence[float],
+    out: Sequence[NDArray] | None = None,
+    name: str | None = None,
+    size: int = 0,
+    **kwargs: Any,
 ) -> Any:
     """mp_adamw_update of many weights in one call: lists of arrays, and a number for each."""
     arrays = _together(weights, grads, mean, var, weights32)
     arrays.append(_scale(rescale_grad, weights32[0]))
-    numbers = {"lrs": lrs, "wds": wds, "etas": etas, "num_weights": size or len(weights)}
+    numbers: dict[str, Any] = {
+        "lrs": lrs,
+        "wds": wds,
+        "etas": etas,
+        "num_weights": size or len(weights),
+    }
     return functions._multi_mp_adamw_update(*arrays, out=out, **numbers, **kwargs)
 
 
 def multi_lamb_update(
-    weights, grads, mean, var, step_count, lrs, wds, out=None, num_tensors=0, **kwargs
+    weights: Sequence[NDArray],
+    grads: Sequence[NDArray],
+    mean: Sequence[NDArray],
+    var: Sequence[NDArray],
+    step_count: Sequence[float],
+    lrs: Sequence[float],
+    wds: Sequence[float],
+    out: Sequence[NDArray] | None = None,
+    num_tensors: int = 0,
+    **kwargs: Any,
 ) -> Any:
     """One step of LAMB on many weights: lists of arrays, and for each the number of its step, its
     rate and its decay. Source: You et al. 2020, arXiv:1904.00962."""
@@ -148,7 +178,17 @@ def multi_lamb_update(
 
 
 def multi_mp_lamb_update(
-    weights, grads, mean, var, weights32, step_count, lrs, wds, out=None, num_tensors=0, **kwargs
+    weights: Sequence[NDArray],
+    grads: Sequence[NDArray],
+    mean: Sequence[NDArray],
+    var: Sequence[NDArray],
+    weights32: Sequence[NDArray],
+    step_count: Sequence[float],
+    lrs: Sequence[float],
+    wds: Sequence[float],
+    out: Sequence[NDArray] | None = None,
+    num_tensors: int = 0,
+    **kwargs: Any,
 ) -> Any:
     """multi_lamb_update of 16-bit weights with their float32 originals."""
     return functions._multi_mp_lamb_update(

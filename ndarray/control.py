@@ -27,6 +27,7 @@ from ..kernels.native import Native
 from ..kernels.record import Operator, Param, Type, dtype_name, lookup, mutated_inputs
 from ..kernels.spec import ITEM_BYTES
 from ..kernels.traits import Lowered, OwnKernel, Subgraphs
+from .ndarray import NDArray
 
 TO_DEVICE = lookup("_to_device")
 COUNT = Type((1,), "int64")
@@ -123,7 +124,7 @@ def zeros_like(v: Value) -> Value:
     return zeros_of(v.type)
 
 
-def all_grads(F, dys, ys) -> list:
+def all_grads(F: Any, dys: Any, ys: Any) -> list:
     """Gradients of all outputs, zeros if missing."""
     return [
         F._zeros(shape=y.shape, dtype=dtype_name(y.dtype)) if d is None else d
@@ -131,7 +132,7 @@ def all_grads(F, dys, ys) -> list:
     ]
 
 
-def type_of(array) -> Type:
+def type_of(array: NDArray) -> Type:
     return Type(tuple(array.shape), dtype_name(array.dtype))
 
 
@@ -234,7 +235,9 @@ def _no_reference(*_, **__):
     raise OperatorError("control flow", "has no reference: its kernel runs programs")
 
 
-def native_of(function: str, struct: str, fields: dict, programs, keep: list, times: int) -> Native:
+def native_of(
+    function: str, struct: str, fields: dict, programs: Any, keep: list, times: int
+) -> Native:
     return Native(
         function,
         (struct, fields),

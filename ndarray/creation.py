@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import operator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from ..engine import Context, current_context
 from ..engine.error import InvalidType, InvalidValue, MXNetError
 from ..kernels.record import dtype_name, lookup, several
-from ..kernels.spec import spec
+from ..kernels.spec import DType, spec
 from .invoke import SPARSE, invoke
 from .launch import Plans, run
 from .ndarray import NDArray, empty_like_spec, from_memory
@@ -34,7 +35,7 @@ __all__ = [
 ]
 
 
-def array(source_array, ctx=None, dtype=None) -> NDArray:
+def array(source_array: Any, ctx: Context | None = None, dtype: DType | None = None) -> NDArray:
     """An NDArray with a copy of the values of anything NumPy understands; strings and objects are
     converted by Python's float(), None to nan.
 
@@ -91,7 +92,12 @@ def _device(ctx) -> Context:
     return ctx
 
 
-def empty(shape, ctx=None, dtype=None, stype=None) -> NDArray:
+def empty(
+    shape: int | Sequence[int],
+    ctx: Context | None = None,
+    dtype: DType | None = None,
+    stype: str | None = None,
+) -> NDArray:
     """Uninitialised memory; for a sparse storage type, an empty array."""
     if stype not in (None, "default"):
         return SPARSE["empty"](stype, shape, ctx, dtype)
@@ -120,19 +126,50 @@ def _create(name: str, shape, ctx, dtype, out, value=None) -> NDArray:
     return invoke(lookup(name), (), attrs, None, _device(ctx), plans, key)
 
 
-def zeros(shape, ctx=None, dtype=None, stype=None, out=None, **_) -> NDArray:
+def _only_names(op: str, keywords: dict) -> None:
+    """Raises OperatorError for keywords that `op` does not have. name, attr and __any__ describe
+    Symbols: here they do nothing, so that cells make states by nd.zeros and sym.zeros."""
+    unknown = {k: v for k, v in keywords.items() if k not in ("name", "attr") and k[:2] != "__"}
+    if unknown:
+        lookup(op).parse(unknown)
+
+
+def zeros(
+    shape: int | Sequence[int],
+    ctx: Context | None = None,
+    dtype: DType | None = None,
+    stype: str | None = None,
+    out: NDArray | None = None,
+    **kwargs: str,
+) -> NDArray:
     """Zeros of a shape. stype: storage type, default dense."""
+    if kwargs:
+        _only_names("_zeros", kwargs)
     if stype not in (None, "default"):
         return SPARSE["zeros"](stype, shape, ctx, dtype)
     return _create("_zeros", shape, ctx, dtype, out)
 
 
-def ones(shape, ctx=None, dtype=None, out=None, **_) -> NDArray:
+def ones(
+    shape: int | Sequence[int],
+    ctx: Context | None = None,
+    dtype: DType | None = None,
+    out: NDArray | None = None,
+    **kwargs: str,
+) -> NDArray:
     """Ones of a shape."""
+    if kwargs:
+        _only_names("_ones", kwargs)
     return _create("_ones", shape, ctx, dtype, out)
 
 
-def full(shape, val, ctx=None, dtype="float32", out=None) -> NDArray:
+def full(
+    shape: int | Sequence[int],
+    val: float,
+    ctx: Context | None = None,
+    dtype: DType | None = "float32",
+    out: NDArray | None = None,
+) -> NDArray:
     """An array filled with `val`."""
     try:
         val = float(val)
@@ -142,7 +179,13 @@ def full(shape, val, ctx=None, dtype="float32", out=None) -> NDArray:
 
 
 def arange(
-    start, stop=None, step=1.0, repeat=1, infer_range=None, ctx=None, dtype="float32"
+    start: float,
+    stop: float | None = None,
+    step: float = 1.0,
+    repeat: int = 1,
+    infer_range: bool | None = None,
+    ctx: Context | None = None,
+    dtype: DType | None = "float32",
 ) -> NDArray:
     """start, start + step, ... below stop (start counts from 0 when stop is None), each `repeat`
     times."""
@@ -163,7 +206,14 @@ def arange(
     )
 
 
-def linspace(start, stop, num, endpoint=True, ctx=None, dtype="float32") -> NDArray:
+def linspace(
+    start: float,
+    stop: float,
+    num: int,
+    endpoint: bool = True,
+    ctx: Context | None = None,
+    dtype: DType | None = "float32",
+) -> NDArray:
     """`num` evenly spaced numbers from start to stop."""
     return invoke(
         lookup("_linspace"),
@@ -180,8 +230,16 @@ def linspace(start, stop, num, endpoint=True, ctx=None, dtype="float32") -> NDAr
     )
 
 
-def eye(N, M=0, k=0, ctx=None, dtype=None, **kwargs) -> NDArray:
+def eye(
+    N: int,
+    M: int = 0,
+    k: int = 0,
+    ctx: Context | None = None,
+    dtype: DType | None = None,
+    **kwargs: str,
+) -> NDArray:
     """Ones on diagonal k of an (N, M) array (M = 0: N), zeros elsewhere."""
+    _only_names("_eye", kwargs)
     return invoke(
         lookup("_eye"),
         (),
@@ -191,7 +249,7 @@ def eye(N, M=0, k=0, ctx=None, dtype=None, **kwargs) -> NDArray:
     )
 
 
-def concatenate(arrays, axis=0, always_copy=True) -> NDArray:
+def concatenate(arrays: Iterable[NDArray], axis: int = 0, always_copy: bool = True) -> NDArray:
     """Joins arrays along an axis. always_copy=False returns a single array itself."""
     arrays = list(arrays)
     if not arrays:
@@ -201,7 +259,9 @@ def concatenate(arrays, axis=0, always_copy=True) -> NDArray:
     return invoke(lookup("Concat"), arrays, {"dim": axis})
 
 
-def histogram(a: NDArray, bins=10, range=None) -> tuple[NDArray, NDArray]:
+def histogram(
+    a: NDArray, bins: int | NDArray = 10, range: tuple[float, float] | None = None
+) -> tuple[NDArray, NDArray]:
     """(counts, edges) of values. bins: a number of equal bins over range (default: of the values),
     or the edges."""
     if isinstance(bins, NDArray):
@@ -211,13 +271,15 @@ def histogram(a: NDArray, bins=10, range=None) -> tuple[NDArray, NDArray]:
     return invoke(lookup("_histogram"), (a,), {"bin_cnt": bins, "range": tuple(range)})
 
 
-def moveaxis(tensor: NDArray, source, destination) -> NDArray:
+def moveaxis(
+    tensor: NDArray, source: int | Sequence[int], destination: int | Sequence[int]
+) -> NDArray:
     """Moves axes to other positions; the others keep their order. Raises ValueError for axes that
     do not exist."""
     n = tensor.ndim
     moves = []
-    for name, axes in (("source", source), ("destination", destination)):
-        axes = [axes] if hasattr(axes, "__index__") else list(axes)
+    for name, given in (("source", source), ("destination", destination)):
+        axes = list(given) if isinstance(given, Sequence) else [given]
         if any(not -n <= a < n for a in axes) or len({a % n for a in axes}) != len(axes):
             raise InvalidValue(
                 f"moveaxis: {name} must be different axes in [{-n}, {n}), got {axes}"
@@ -240,10 +302,16 @@ def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
     return invoke(lookup("one_hot"), (indices,), attrs, out)
 
 
-def split_v2(ary: NDArray, indices_or_sections, axis=0, squeeze_axis=False) -> Any:
+def split_v2(
+    ary: NDArray,
+    indices_or_sections: int | Sequence[int],
+    axis: int = 0,
+    squeeze_axis: bool = False,
+) -> Any:
     """Splits an array along an axis into equal parts, or at the given indices. Raises ValueError if
     equal parts are impossible."""
-    if hasattr(indices_or_sections, "__index__"):
+    attrs: dict[str, Any]
+    if not isinstance(indices_or_sections, (Sequence, np.ndarray)):
         if indices_or_sections < 1 or ary.shape[axis] % indices_or_sections:
             raise InvalidValue(
                 "split_v2: array split does not result in an equal division, got"

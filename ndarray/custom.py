@@ -170,7 +170,7 @@ class Instances:
             while len(self._done) > (1 if self._reuse else MAX_INSTANCES):
                 self._done.popitem(last=False)
 
-    def forward(self, inputs, outputs, train: bool) -> None:
+    def forward(self, inputs: Any, outputs: Any, train: bool) -> None:
         """CustomOp.forward on memory; the last output is the token."""
         rules, device = self._rules, outputs[-1][1].device
         n = len(rules.arguments)
@@ -195,7 +195,7 @@ class Instances:
         address, token = outputs[-1]
         _token_put(address, token, number)
 
-    def backward(self, inputs, outputs, types, reads, train: bool) -> None:
+    def backward(self, inputs: Any, outputs: Any, types: Any, reads: Any, train: bool) -> None:
         """CustomOp.backward on memory. types, reads: see Rules.grad."""
         rules, device = self._rules, outputs[0][1].device
         n_out, n_in, n_read = len(rules.outputs), len(rules.arguments), len(reads)
@@ -250,7 +250,9 @@ def named_inputs(op: Operator, inputs: Sequence, named: dict) -> list:
     return values
 
 
-def Custom(*data, op_type=None, out=None, name=None, **kwargs) -> Any:
+def Custom(
+    *data: Any, op_type: Any = None, out: Any = None, name: str | None = None, **kwargs: Any
+) -> Any:
     """Runs the custom operator registered as op_type.
 
     data: its inputs, then its auxiliary states: NDArrays. kwargs: parameters of its CustomOpProp,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from ..engine import Context
 from ..engine.error import MXNetError
 
 
@@ -12,17 +15,19 @@ class CustomOp:
     instance that ran forward also runs its backward.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         pass
 
-    def forward(self, is_train, req, in_data, out_data, aux) -> None:
+    def forward(self, is_train: Any, req: Any, in_data: Any, out_data: Any, aux: Any) -> None:
         """Computes out_data from in_data. req: for each output write, add, inplace or null, see
         `assign`. aux: auxiliary states, which may be changed."""
 
-    def backward(self, req, out_grad, in_data, out_data, in_grad, aux) -> None:
+    def backward(
+        self, req: Any, out_grad: Any, in_data: Any, out_data: Any, in_grad: Any, aux: Any
+    ) -> None:
         """Computes in_grad, the gradients of in_data, from those of out_data."""
 
-    def assign(self, dst, req, src) -> None:
+    def assign(self, dst: Any, req: Any, src: Any) -> None:
         """Stores src in dst according to req: null nothing, write and inplace overwrite, add
         adds."""
         if req in ("write", "inplace"):
@@ -38,22 +43,22 @@ class CustomOpProp:
     backward read the gradients of the outputs? Loss layers do not.
     """
 
-    def __init__(self, need_top_grad=True):
+    def __init__(self, need_top_grad: bool = True):
         self.need_top_grad_ = need_top_grad
 
-    def infer_shape(self, in_shape) -> tuple:
+    def infer_shape(self, in_shape: Any) -> tuple:
         """(shapes of inputs, of outputs, of auxiliary states) from those of the inputs; an unknown
         one is []. By default every output is like the first input."""
         return in_shape, (in_shape[0],) * len(self.list_outputs()), ()
 
-    def infer_type(self, in_type) -> tuple:
+    def infer_type(self, in_type: Any) -> tuple:
         """(dtypes of inputs, of outputs, of auxiliary states) from those of the inputs, NumPy
         types. By default all others are like the first input."""
         first = in_type[0]
         others = [first] * len(self.list_outputs()), [first] * len(self.list_auxiliary_states())
         return in_type, *others
 
-    def infer_storage_type(self, in_stype) -> tuple:
+    def infer_storage_type(self, in_stype: Any) -> tuple:
         """(storage types of inputs, of outputs, of auxiliary states); custom operators of plait
         get dense arrays."""
         for i, stype in enumerate(in_stype):
@@ -66,7 +71,7 @@ class CustomOpProp:
         return in_stype, ["default"] * n_out, ["default"] * n_aux
 
     def infer_storage_type_backward(
-        self, ograd_stype, in_stype, out_stype, igrad_stype, aux_stype
+        self, ograd_stype: Any, in_stype: Any, out_stype: Any, igrad_stype: Any, aux_stype: Any
     ) -> tuple:
         """The storage types of all arguments of backward: all dense."""
         groups = ograd_stype, in_stype, out_stype, igrad_stype, aux_stype
@@ -86,12 +91,12 @@ class CustomOpProp:
         """Names of the auxiliary states: the last inputs, which forward may change."""
         return []
 
-    def declare_backward_dependency(self, out_grad, in_data, out_data) -> list[int]:
+    def declare_backward_dependency(self, out_grad: Any, in_data: Any, out_data: Any) -> list[int]:
         """Which arrays backward reads, given and returned as indices; backward gets zeros for the
         others."""
         return [*(out_grad if self.need_top_grad_ else ()), *in_data, *out_data]
 
-    def create_operator(self, ctx, in_shapes, in_dtypes) -> CustomOp:
+    def create_operator(self, ctx: Context, in_shapes: Any, in_dtypes: Any) -> CustomOp:
         """The CustomOp for inputs (and auxiliary states) of these shapes and dtypes (MXNet's type
         flags)."""
         return CustomOp()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from ..engine.error import InvalidType, InvalidValue, MXNetError
@@ -74,7 +77,14 @@ def _file_error(filename, error):
     return ImageFileError(f"imread: cannot read {str(filename)!r}: {error.strerror}")
 
 
-def imdecode(str_img, clip_rect=(0, 0, 0, 0), out=None, index=0, channels=3, mean=None) -> NDArray:
+def imdecode(
+    str_img: Any,
+    clip_rect: Sequence[int] = (0, 0, 0, 0),
+    out: Any = None,
+    index: int = 0,
+    channels: int = 3,
+    mean: NDArray | None = None,
+) -> NDArray:
     """Encoded bytes -> (C, H, W) float32; older than `mx.image.imdecode`.
 
     Args:

@@ -99,7 +99,7 @@ class _Foreign:
             self._managed.deleter(ctypes.addressof(self._managed))
 
 
-def device_of(capsule) -> Context | None:
+def device_of(capsule: Any) -> Context | None:
     """The device of a fresh capsule; None for one of another kind, or that is not fresh."""
     address = _pointer(capsule, NAME)
     return None if address is None else of_dlpack(*Managed.from_address(address).tensor.device)

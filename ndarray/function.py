@@ -37,7 +37,7 @@ class Function:
     _saved: tuple = ()
     _used = False
 
-    def save_for_backward(self, *args) -> None:
+    def save_for_backward(self, *args: Any) -> None:
         """Keeps arrays that backward needs."""
         self._saved = args
 
@@ -46,7 +46,7 @@ class Function:
         """The arrays stored by save_for_backward."""
         return self._saved
 
-    def __call__(self, *inputs):
+    def __call__(self, *inputs: Any) -> Any:
         if self._used:
             raise UsedFunction(
                 compose(
@@ -79,11 +79,11 @@ class Function:
         record(call, inputs, (), made)
         return type(outputs)(made) if isinstance(outputs, (list, tuple)) else made[0]
 
-    def forward(self, *inputs) -> Any:
+    def forward(self, *inputs: Any) -> Any:
         """Computes the outputs: an NDArray, or a tuple of them."""
         raise MXNetError(f"{type(self).__name__}: a Function must define forward(self, *inputs)")
 
-    def backward(self, *output_grads) -> Any:
+    def backward(self, *output_grads: Any) -> Any:
         """Computes the gradients of the inputs: an NDArray, or a tuple of them."""
         raise MXNetError(
             f"{type(self).__name__}: a Function must define backward(self, *output_grads)"
@@ -96,7 +96,7 @@ class _Call:
     python = True
     saved = unread = ()
 
-    def __init__(self, function: Function, results, made):
+    def __init__(self, function: Function, results: Any, made: Any):
         self.function = function
         self.out_specs = tuple(m._spec for m in made)
         self.saved_outputs = {
@@ -106,7 +106,7 @@ class _Call:
             if s is r
         }
 
-    def eager_grads(self, node, dys, create_graph: bool):
+    def eager_grads(self, node: Any, dys: Any, create_graph: bool) -> Any:
         """Gradients of the inputs. Called with recording on exactly if create_graph."""
         function, name = self.function, type(self.function).__name__
         kept = function._saved

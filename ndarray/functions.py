@@ -4,12 +4,12 @@ functions."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from ..engine import missing
-from ..engine.error import MXNetError, did_you_mean
+from ..engine.error import MXNetError
 from ..kernels import ops, precision  # noqa: F401  (ops fills the registry)
+from ..kernels.namespaces import derive
 from ..kernels.record import REGISTRY, REQUIRED, Operator
 from ..kernels.signature import dynamic_names, make_function, static_names
 from ..kernels.traits import Part
@@ -83,12 +83,12 @@ def operator_function(op: Operator, name: str) -> Callable[..., Any]:
     return make_function(op, name, call, __name__)
 
 
-def apply(op: Operator, inputs, attrs) -> Any:
+def apply(op: Operator, inputs: Any, attrs: Any) -> Any:
     """An operator that has no name here: what a record's `grad` calls of a record of its own."""
     return invoke(op, inputs, attrs)
 
 
-def numbers(dynamic, lists: bool) -> list[float]:
+def numbers(dynamic: Sequence[Any], lists: bool) -> list[float]:
     """Dynamic parameters as kernels get them: NaN for None, lists flattened."""
     if not lists:
         return [NAN if d is None else d for d in dynamic]
@@ -101,19 +101,17 @@ def numbers(dynamic, lists: bool) -> list[float]:
     return flat
 
 
-def list_to_tuple(value) -> Any:
+def list_to_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def __getattr__(name: str):
-    op = REGISTRY.get(name)
-    if op is None:
-        rule = f"module 'nd' has no function {name!r}"
-        raise missing.attribute("nd", name, rule, lambda: did_you_mean(name, __dir__()))
-    function = operator_function(op, name if name.isidentifier() else op.name)
-    setattr(sys.modules[__name__], name, function)
-    return function
+def function_of(full: str, name: str) -> Callable[..., Any]:
+    """The function of an operator, one under all its names; name: ignored."""
+    return getattr(sys.modules[__name__], full)
 
 
-def __dir__():
-    return sorted({*__all__, *(n for n in REGISTRY if not n.startswith("_"))})
+if TYPE_CHECKING:
+    from ._operators import *
+else:
+    make = lambda full, name: operator_function(REGISTRY[full], name)
+    __getattr__, __dir__ = derive(__name__, make, "", shown="nd")

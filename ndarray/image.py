@@ -1,5 +1,11 @@
 """nd.image: operators on images (height, width, channels)."""
 
-from .namespaces import derive
+from typing import TYPE_CHECKING
 
-__getattr__, __dir__ = derive(__name__, "_image_")
+from ..kernels.namespaces import derive
+from .functions import function_of
+
+if TYPE_CHECKING:
+    from ._image_operators import *
+else:
+    __getattr__, __dir__ = derive(__name__, function_of, "_image_", shown="nd.image")

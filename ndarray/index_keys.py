@@ -4,7 +4,7 @@ memory that a basic key selects."""
 from __future__ import annotations
 
 from operator import index as as_int
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class ShapeMismatch(MXNetError, ValueError):
 # ---- taking a key apart --------------------------------------------------------------------------
 
 
-def parse(key, shape: tuple[int, ...]) -> list:
+def parse(key: Any, shape: tuple[int, ...]) -> list:
     """A key as items in order: Span, NEW_AXIS, or an array of indices (NumPy int64, or NDArray).
 
     Raises IndexError for indices outside the shape, ValueError for keys of another kind.
@@ -106,7 +106,7 @@ def _checked(k: np.ndarray, axis: int, n: int):
     return Span(int(k), 1, 1, True) if k.ndim == 0 else k
 
 
-def is_basic(items) -> bool:
+def is_basic(items: Any) -> bool:
     return all(i is NEW_AXIS or type(i) is Span for i in items)
 
 
@@ -131,7 +131,7 @@ class Part(NamedTuple):
         return True
 
 
-def part_of(key, shape: tuple[int, ...]) -> Part | None:
+def part_of(key: Any, shape: tuple[int, ...]) -> Part | None:
     """The Part of a key of ints, slices, None and ..., None for other keys and for invalid ones."""
     keys = key if key.__class__ is tuple else (key,)
     n_left = len(shape)
@@ -173,7 +173,7 @@ def part_of(key, shape: tuple[int, ...]) -> Part | None:
     return Part(tuple(sizes), tuple(steps), 0 if 0 in sizes else at)
 
 
-def as_python(item):
+def as_python(item: Any) -> Any:
     """An item of a basic key as a Python key."""
     if item is NEW_AXIS or item.dropped:
         return item and item.start

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -330,7 +331,7 @@ def _basic_part(items: list, shape: tuple[int, ...]) -> Part:
     return part
 
 
-def getitem(self: NDArray, key) -> NDArray:
+def getitem(self: NDArray, key: Any) -> NDArray:
     """x[key]. Whole ranges, ints and contiguous slices give views; steps and arrays of indices give
     copies."""
     kind = type(key)
@@ -354,7 +355,7 @@ def getitem(self: NDArray, key) -> NDArray:
     return _basic_get(self, part)
 
 
-def setitem(self: NDArray, key, value) -> None:
+def setitem(self: NDArray, key: Any, value: Any) -> None:
     """x[key] = value; the value broadcasts and is converted to x's dtype.
 
     Raises IndexError, ValueError or TypeError and leaves x unchanged, and MXNetError for arrays
@@ -378,7 +379,7 @@ def iterate(self: NDArray) -> Iterator[NDArray]:
     return (self[i] for i in range(self.shape[0]))
 
 
-def contains(self: NDArray, value) -> bool:
+def contains(self: NDArray, value: Any) -> bool:
     """Is any element equal to value?"""
     return bool((self == value).asnumpy().any())
 

@@ -120,7 +120,7 @@ def __array__(self, dtype=None, copy=None) -> np.ndarray:
 class _Capsule:
     """Wraps a bare capsule for NumPy's from_dlpack."""
 
-    def __init__(self, capsule):
+    def __init__(self, capsule: Any):
         self.capsule = capsule
 
     def __dlpack__(self, **_):
@@ -134,7 +134,7 @@ def _is_capsule(value) -> bool:
     return type(value).__name__ == "PyCapsule"
 
 
-def from_dlpack(dlpack) -> NDArray:
+def from_dlpack(dlpack: Any) -> NDArray:
     """An NDArray on the memory of another library's array (anything with __dlpack__), or of a
     capsule.
 
@@ -186,7 +186,7 @@ def _capsule_name(capsule) -> bytes | None:
     return name(capsule)
 
 
-def from_numpy(ndarray, zero_copy: bool = True, array_cls=NDArray) -> NDArray:
+def from_numpy(ndarray: Any, zero_copy: bool = True, array_cls: Any = NDArray) -> NDArray:
     """An NDArray of a NumPy array's dtype; with zero_copy on its memory, which NumPy must not write
     any more. It is on the current device, or on cpu(0) where that cannot read the memory.
 

@@ -4,6 +4,7 @@ that depend on values, gradients of gradients."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ..graph.graph import Node, Value, topological
 from ..kernels.plan import make_plan, scalars_of
@@ -27,14 +28,14 @@ def run_nodes(
     return [known[v] for v in outputs]
 
 
-def run_plan(node: Node, inputs: Sequence[NDArray], device) -> list[NDArray]:
+def run_plan(node: Node, inputs: Sequence[NDArray], device: Any) -> list[NDArray]:
     """All outputs of a node, hidden ones too, from dense inputs on its device. device: for a node
     that copies to it, or has no inputs."""
     plan = make_plan(node.operation, node.attrs, [a._spec for a in inputs], device)
     return launch(plan, inputs, scalars_of(node.operation, node.attrs))
 
 
-def call(node: Node, inputs: Sequence[NDArray], device) -> list[NDArray]:
+def call(node: Node, inputs: Sequence[NDArray], device: Any) -> list[NDArray]:
     """The visible outputs of a node, by calling its operator like a user: for inputs of any storage
     type. device: for a node without inputs."""
     attrs = {k: x for k, x in node.attrs.items() if k != "train"}

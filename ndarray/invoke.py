@@ -28,8 +28,8 @@ def invoke(
     op: Operator,
     inputs: Sequence[NDArray],
     attrs: dict[str, Any],
-    out=None,
-    ctx=None,
+    out: Any = None,
+    ctx: Context | None = None,
     plans: Plans | None = None,
     key: Any = None,
 ) -> Any:
@@ -79,7 +79,7 @@ def door(op: Operator, inputs: Sequence, attrs: dict[str, Any]) -> Callable | No
     return _own_way(op, attrs)
 
 
-def is_symbol(value) -> bool:
+def is_symbol(value: Any) -> bool:
     """Does a Symbol stand where an array is meant?"""
     return not isinstance(value, NDArray) and hasattr(value, "_call_operator")
 
@@ -129,14 +129,16 @@ def _in_precision(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any]
 # ---- where it runs -------------------------------------------------------------------------------
 
 
-def device_of(op: Operator, inputs: Sequence[NDArray], ctx=None, out=None):
+def device_of(
+    op: Operator, inputs: Sequence[Any], ctx: Context | str | None = None, out: Any = None
+) -> Context:
     """Where a call runs: with its inputs; without any where `out` is, else on ctx (a Context or its
     text), else on the current device."""
     if not inputs:
         first = out[0] if isinstance(out, (list, tuple)) and out else out
         if isinstance(first, NDArray):
             return first._spec.device
-        device = current_context() if ctx is None or ctx == "" else ctx
+        device: Any = current_context() if ctx is None or ctx == "" else ctx
         if isinstance(device, str):
             device = named(device)
         if not isinstance(device, Context):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from ..engine.error import InvalidIndex, InvalidValue
@@ -10,7 +13,7 @@ from .ndarray import NDArray
 BASIC, ADVANCED, EMPTY_TUPLE = 0, 1, 2  # results of get_indexing_dispatch_code
 
 
-def indexing_key_expand_implicit_axes(key, shape) -> tuple:
+def indexing_key_expand_implicit_axes(key: Any, shape: Sequence[int]) -> tuple:
     """A key with `...` and missing axes expanded, and boolean masks as integers.
 
     >>> indexing_key_expand_implicit_axes(np.s_[0, ...], (3, 4))
@@ -52,6 +55,6 @@ def get_indexing_dispatch_code(key: tuple) -> int:
     return BASIC
 
 
-def get_oshape_of_gather_nd_op(dshape, ishape) -> tuple[int, ...]:
+def get_oshape_of_gather_nd_op(dshape: Any, ishape: Any) -> tuple[int, ...]:
     """The shape of gather_nd(data, indices) from those of its inputs."""
     return (*ishape[1:], *dshape[ishape[0] :])

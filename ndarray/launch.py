@@ -33,13 +33,15 @@ class Plans(Recent):
         super().__init__(8192)
         self.sure = sure
 
-    def keep(self, key, plan: Plan) -> None:
+    def keep(self, key: Any, plan: Plan) -> None:
         """A plan whose kernel is being compiled is asked for again."""
         if plan.pending is None and not (self.sure and plan.can_fail):
             self[key] = plan
 
 
-def run(plan: Plan, inputs: Sequence[NDArray], scalars: Sequence[float] = (), out=None) -> Any:
+def run(
+    plan: Plan, inputs: Sequence[NDArray], scalars: Sequence[float] = (), out: Any = None
+) -> Any:
     """Runs a plan on arrays: one call into the core; then the tape. Returns the visible output(s),
     or `out`."""
     if out is None:

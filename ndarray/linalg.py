@@ -1,5 +1,11 @@
 """nd.linalg: linear algebra."""
 
-from .namespaces import derive
+from typing import TYPE_CHECKING
 
-__getattr__, __dir__ = derive(__name__, "_linalg_", "linalg_")
+from ..kernels.namespaces import derive
+from .functions import function_of
+
+if TYPE_CHECKING:
+    from ._linalg_operators import *
+else:
+    __getattr__, __dir__ = derive(__name__, function_of, "_linalg_", "linalg_", shown="nd.linalg")

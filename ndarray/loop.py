@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..engine import current_context, lib
 from ..engine.error import ShapeError
@@ -142,7 +142,7 @@ class Loop(Control):
         outs += stack(typed.hidden)
         return [*outs, COUNT] if keeps and self.test is not None else outs
 
-    def fill(self, ins: Sequence[Type | None], **_) -> list[Type | None]:
+    def fill(self, ins: Sequence[Type | None], **_: Any) -> list[Type | None]:
         types = list(ins)
         for _turn in range(2):
             seen = self._seen(types)
@@ -209,7 +209,7 @@ class Loop(Control):
 
     # ---- gradient --------------------------------------------------------------------------------
 
-    def grad(self, F, dys, xs, ys, train=False, **_) -> list:
+    def grad(self, F: Any, dys: Any, xs: Any, ys: Any, train: bool = False, **_: Any) -> list:
         types = tuple(type_of(x) for x in xs)
         typed = self.typed(types, train, True)
         if any(d is not None for d in dys[self.n_out :]):  # a gradient's gradient

@@ -10,6 +10,7 @@ from ..engine.error import InvalidType, InvalidValue, MXNetError
 from ..graph.operators import BINARY, add_composites, add_operators
 from ..kernels.plan import copy_plan
 from ..kernels.record import REGISTRY, dtype_name, lookup, several
+from ..kernels.spec import DType
 from . import autograd, functions
 from .indexing import seen, view, view_plan
 from .invoke import invoke
@@ -30,7 +31,7 @@ setattr(NDArray, "__idiv__", getattr(NDArray, "__itruediv__"))
 setattr(NDArray, "__hash__", object.__hash__)
 
 
-def method(function) -> Callable:
+def method(function: Callable[..., Any]) -> Callable:
     setattr(NDArray, function.__name__, function)
     return function
 
@@ -61,7 +62,7 @@ setattr(NDArray, "__abs__", lambda self: functions.abs(self))
 
 
 @method
-def asscalar(self) -> Any:
+def asscalar(self: NDArray) -> Any:
     """The value of an array of one element as a Python number."""
     if self.size != 1:
         raise InvalidValue(f"asscalar: the array must have one element, got shape {self.shape}")
@@ -69,7 +70,7 @@ def asscalar(self) -> Any:
 
 
 @method
-def attach_grad(self, grad_req: str = "write", stype=None) -> None:
+def attach_grad(self: NDArray, grad_req: str = "write", stype: str | None = None) -> None:
     """Makes this array a variable: backward stores (or adds) its gradient in `.grad`, of storage
     type stype (default: the array's own). Detaches it from the tape."""
     zeros = functions.zeros_like(self.detach())
@@ -88,25 +89,27 @@ setattr(NDArray, "grad", property(_grad))
 
 
 @method
-def backward(self, out_grad=None, retain_graph: bool = False, train_mode: bool = True) -> None:
+def backward(
+    self: NDArray, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True
+) -> None:
     """Computes the gradients of this array with respect to the variables it depends on."""
     autograd.backward([self], [out_grad], retain_graph, train_mode)
 
 
 @method
-def detach(self) -> NDArray:
+def detach(self: NDArray) -> NDArray:
     """An array on the same memory, without its tape entry."""
     return make(lib.pl_array_view(self._handle, 0), self._spec)
 
 
 @method
-def copy(self) -> NDArray:
+def copy(self: NDArray) -> NDArray:
     """A copy on the same device."""
     return functions._copy(self)
 
 
 @method
-def copyto(self, other) -> NDArray:
+def copyto(self: NDArray, other: Any) -> NDArray:
     """Copies into an array of the same shape, or to a device (a new array); converts the dtype.
     Returns the target."""
     if isinstance(other, Context):
@@ -131,13 +134,13 @@ def copyto(self, other) -> NDArray:
 
 
 @method
-def as_in_context(self, context) -> NDArray:
+def as_in_context(self: NDArray, context: Any) -> NDArray:
     """This array if it is on that device, else a copy there."""
     return self if context == self.context else self.copyto(context)
 
 
 @method
-def astype(self, dtype, copy: bool = True) -> NDArray:
+def astype(self: NDArray, dtype: DType, copy: bool = True) -> NDArray:
     """A copy with another dtype (the array itself if it has it and copy is False)."""
     name = dtype_name(dtype)
     if not copy and name == self._spec.dtype:
@@ -156,7 +159,7 @@ _reshapes = Plans()  # plans by the array's spec and the arguments
 
 
 @method
-def reshape(self, *shape, **kwargs) -> NDArray:
+def reshape(self: NDArray, *shape: Any, **kwargs: Any) -> NDArray:
     """The same memory under another shape; see nd.Reshape for the codes 0, -1, -2, -3, -4."""
     try:
         plan = None if kwargs else _reshapes[self._spec, shape]
@@ -181,7 +184,7 @@ def reshape(self, *shape, **kwargs) -> NDArray:
 
 
 @method
-def expand_dims(self, axis, inplace=False) -> NDArray:
+def expand_dims(self: NDArray, axis: Any, inplace: bool = False) -> NDArray:
     """A new axis of size 1 before `axis`. inplace: as a view of the same memory."""
     if inplace:
         return view(self, "expand_dims", {"axis": axis})
@@ -189,20 +192,22 @@ def expand_dims(self, axis, inplace=False) -> NDArray:
 
 
 @method
-def squeeze(self, axis=None, inplace=False) -> NDArray:
+def squeeze(self: NDArray, axis: Any = None, inplace: bool = False) -> NDArray:
     """Removes axes of size 1, or those in `axis`. inplace: as a view of the same memory."""
     axis = tuple(axis) if isinstance(axis, list) else axis
     return view(self, "squeeze", {"axis": axis}) if inplace else functions.squeeze(self, axis)
 
 
 @method
-def flatten(self, inplace=False) -> NDArray:
+def flatten(self: NDArray, inplace: bool = False) -> NDArray:
     """(d1, d2, ..., dk) -> (d1, d2 * ... * dk). inplace: as a view of the same memory."""
     return view(self, "Flatten", {}) if inplace else functions.flatten(self)
 
 
 @method
-def broadcast_like(self, other, lhs_axes=None, rhs_axes=None) -> NDArray:
+def broadcast_like(
+    self: NDArray, other: Any, lhs_axes: Any = None, rhs_axes: Any = None
+) -> NDArray:
     """Repeats axes of size 1 until the shape is that of `other`."""
     return functions.broadcast_like(self, other, lhs_axes, rhs_axes)
 
@@ -233,7 +238,7 @@ def _repr_html_(self):
 
 
 @method
-def slice_assign(self, rhs, begin, end, step) -> NDArray:
+def slice_assign(self: NDArray, rhs: Any, begin: Any, end: Any, step: Any) -> NDArray:
     """Writes rhs into self[begin:end:step] (tuples with a number or None for each axis); returns
     self."""
     refuse_recorded(self, rhs)
@@ -243,7 +248,7 @@ def slice_assign(self, rhs, begin, end, step) -> NDArray:
 
 
 @method
-def slice_assign_scalar(self, value, begin, end, step) -> NDArray:
+def slice_assign_scalar(self: NDArray, value: Any, begin: Any, end: Any, step: Any) -> NDArray:
     """Writes a number into self[begin:end:step] (tuples with a number or None for each axis);
     returns self."""
     refuse_recorded(self)
@@ -256,25 +261,27 @@ def slice_assign_scalar(self, value, begin, end, step) -> NDArray:
 
 
 @method
-def split_v2(self, indices_or_sections, axis=0, squeeze_axis=False) -> Any:
+def split_v2(
+    self: NDArray, indices_or_sections: Any, axis: Any = 0, squeeze_axis: bool = False
+) -> Any:
     """See nd.split_v2."""
     return functions.split_v2(self, indices_or_sections, axis, squeeze_axis)
 
 
 @method
-def tostype(self, stype: str) -> NDArray:
+def tostype(self: NDArray, stype: str) -> NDArray:
     """A copy in another storage type: row_sparse or csr (the array itself for 'default')."""
     return self if stype == "default" else functions.cast_storage(self, stype=stype)
 
 
 @method
-def as_nd_ndarray(self) -> NDArray:
+def as_nd_ndarray(self: NDArray) -> NDArray:
     """The array itself."""
     return self
 
 
 @method
-def as_np_ndarray(self) -> NoReturn:
+def as_np_ndarray(self: NDArray) -> NoReturn:
     """Raises MXNetError: arrays with NumPy semantics are not supported."""
     raise MXNetError(
         "as_np_ndarray: arrays with NumPy semantics (mx.np) are not supported"

@@ -35,7 +35,7 @@ class NDArray(Methods):
     # np.add(x, y) is a TypeError, and a NumPy number times x is left to x
     __array_ufunc__ = None
 
-    def __init__(self, handle, writable=True):
+    def __init__(self, handle: Any, writable: bool = True):
         if handle is not None:  # MXNet's pickles create an array that __setstate__ fills
             raise InvalidType(
                 f"NDArray: cannot be called to make an array, got {handle!r}\n"
@@ -123,7 +123,9 @@ def empty_like_spec(s: Spec) -> NDArray:
     return make(handle, s)
 
 
-def from_memory(values: np.ndarray, ctx=None, dtype: str | None = None) -> NDArray:
+def from_memory(
+    values: np.ndarray, ctx: Context | None = None, dtype: str | None = None
+) -> NDArray:
     """A new array with a copy of NumPy values."""
     name = dtype or dtype_name(values.dtype)
     out = empty_like_spec(spec(tuple(values.shape), name, ctx or current_context()))
@@ -215,7 +217,7 @@ class _State(threading.local):
     training = False
     asked_recording = False  # has is_recording() been called since a trace began?
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.outer: list[tuple[bool, bool]] = []  # the enclosing states of each `with`
 
 
@@ -240,7 +242,7 @@ class Scope:
         state.recording, state.training = state.outer.pop()
 
 
-def check_nd(value, what: str) -> None:
+def check_nd(value: Any, what: str) -> None:
     if not isinstance(value, NDArray):
         raise InvalidType(
             f"{what} must be an NDArray, got {type(value).__name__}\n  fix: nd.array(x)"

@@ -86,7 +86,7 @@ def as_lists(form: Any) -> Any:
     return form.value if form.__class__ is Constant else form
 
 
-def pair(found, loop: str, wanted: str) -> tuple:
+def pair(found: Any, loop: str, wanted: str) -> tuple:
     """The two results of a loop's function. Raises LoopError for anything else."""
     if not isinstance(found, (list, tuple)) or len(found) != 2:
         got = f"{len(found)} things" if isinstance(found, (list, tuple)) else type(found).__name__

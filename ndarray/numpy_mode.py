@@ -13,14 +13,14 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..engine import cuda, gpu_memory_info, num_gpus
+from ..engine import Context, cuda, gpu_memory_info, num_gpus
 from ..engine.error import MXNetError, compose
 
 
 class _Mode(threading.local):
     shape: bool | None = None  # None: the process's setting
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.outer: list[bool | None] = []  # what each `with` covers
 
 
@@ -38,7 +38,7 @@ def is_np_array() -> bool:
     return False
 
 
-def set_np_shape(active) -> bool:
+def set_np_shape(active: Any) -> bool:
     """Turns the NumPy shape switch of the process on or off. Returns the previous value."""
     before = is_np_shape()
     _process["shape"] = bool(active)
@@ -101,17 +101,17 @@ def _within(scope, func):
     return func
 
 
-def use_np_shape(func) -> Any:
+def use_np_shape(func: Callable[..., Any]) -> Any:
     """Decorator of a function or class: runs it with the NumPy shape switch on."""
     return _within(np_shape, func)
 
 
-def use_np_array(func) -> Any:
+def use_np_array(func: Callable[..., Any]) -> Any:
     """Decorator of a function or class: runs it with the NumPy array switch on."""
     return _within(np_array, func)
 
 
-def use_np(func) -> Any:
+def use_np(func: Callable[..., Any]) -> Any:
     """Decorator of a function or class: runs it with both switches on."""
     return use_np_shape(use_np_array(func))
 
@@ -131,7 +131,7 @@ def reset_np() -> None:
     set_np(shape=False, array=False)
 
 
-def set_module(module) -> Callable:
+def set_module(module: Any) -> Callable:
     """Decorator: sets the module of a function or class."""
 
     def decorate(func):
@@ -151,7 +151,7 @@ UFUNC_OPTIONS = {  # keyword of a NumPy ufunc -> its legal values
 }
 
 
-def np_ufunc_legal_option(key, value) -> bool:
+def np_ufunc_legal_option(key: Any, value: Any) -> bool:
     """Is it a keyword of a NumPy ufunc, with a value that it may have?"""
     return value in UFUNC_OPTIONS.get(key, ())
 
@@ -169,12 +169,12 @@ def _checked(func, count):
     return call
 
 
-def wrap_np_unary_func(func) -> Callable:
+def wrap_np_unary_func(func: Callable[..., Any]) -> Callable:
     """func(x, out=None) that also takes a NumPy ufunc's keywords, and ignores them."""
     return _checked(func, 1)
 
 
-def wrap_np_binary_func(func) -> Callable:
+def wrap_np_binary_func(func: Callable[..., Any]) -> Callable:
     """func(x1, x2, out=None) that also takes a NumPy ufunc's keywords, and ignores them."""
     return _checked(func, 2)
 
@@ -202,7 +202,7 @@ def get_gpu_memory(gpu_dev_id: int) -> tuple[int, int]:
     return gpu_memory_info(gpu_dev_id)
 
 
-def get_cuda_compute_capability(ctx) -> int:
+def get_cuda_compute_capability(ctx: Context) -> int:
     """Ten times the compute capability of a GPU. Raises ValueError for another device, DeviceError
     if it cannot be used."""
     if ctx.on_host:

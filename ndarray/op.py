@@ -1,5 +1,11 @@
 """nd.op: every public operator."""
 
-from .namespaces import derive
+from typing import TYPE_CHECKING
 
-__getattr__, __dir__ = derive(__name__, "")
+from ..kernels.namespaces import derive
+from .functions import function_of
+
+if TYPE_CHECKING:
+    from ._operators import *
+else:
+    __getattr__, __dir__ = derive(__name__, function_of, "", shown="nd.op")

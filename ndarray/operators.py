@@ -101,7 +101,7 @@ def in_place_method(both: str, right: str) -> Callable:
     return method
 
 
-def as_number(value) -> float:
+def as_number(value: Any) -> float:
     """A scalar operand. Raises TypeError, also for NumPy arrays of one element and numbers in
     strings."""
     if isinstance(value, (str, bytes, np.ndarray)):
@@ -109,7 +109,7 @@ def as_number(value) -> float:
     return float(value)
 
 
-def not_a_number(self, other, op) -> Any:
+def not_a_number(self: NDArray, other: Any, op: Any) -> Any:
     """NotImplemented, or TypeError where Python's own answer would mislead: NumPy arrays, and x ==
     [1, 2]."""
     compares = "equal" in op.name and other is not None

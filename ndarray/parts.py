@@ -3,6 +3,8 @@ plan serves all places where a part may begin."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..kernels.ops.strided import reach
 from ..kernels.plan import Plan, make_plan
 from ..kernels.record import lookup
@@ -15,7 +17,7 @@ _reads = Plans()
 _writes = Plans()
 
 
-def part_plan(s: Spec, sizes, steps) -> Plan:
+def part_plan(s: Spec, sizes: Any, steps: Any) -> Plan:
     """The plan that reads a part of an array of this spec, wherever it begins."""
     plan = _reads[s, sizes, steps]
     if plan is None:
@@ -32,7 +34,7 @@ def _view(sizes, steps) -> dict:
     return {"at": -float(reach(sizes, steps)[0]), "sizes": sizes, "steps": steps}
 
 
-def read_part(x: NDArray, part: tuple, out=None) -> NDArray:
+def read_part(x: NDArray, part: tuple, out: Any = None) -> NDArray:
     """The elements (sizes, steps, at) of an array's memory, as an array of its own."""
     sizes, steps, at = part
     return run(part_plan(x._spec, sizes, steps), (x,), (at,), out)

@@ -24,7 +24,7 @@ def text(array: NDArray) -> str:
     return str(plain(array))
 
 
-def item(self, *index) -> Any:
+def item(self: NDArray, *index: Any) -> Any:
     """One element as a Python number: of an array of one element, or x.item(3) by flat index, or
     x.item(1, 0). Waits."""
     if not index and self.size != 1:
@@ -35,7 +35,7 @@ def item(self, *index) -> Any:
     return plain(self).item(*index)
 
 
-def tolist(self) -> Any:
+def tolist(self: NDArray) -> Any:
     """The values as nested lists of Python numbers; waits."""
     return plain(self).tolist()
 

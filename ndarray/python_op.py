@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ..engine import hooks
+from ..engine import Context, hooks
 from ..engine.error import MissingMethod
 from ..kernels.ops.custom import (
     Rules,
@@ -17,27 +17,27 @@ from .custom_op import CustomOp, CustomOpProp
 class PythonOp:
     """Base of the older operators in Python; an instance applied to Symbols returns a Symbol."""
 
-    def __init__(self, need_top_grad=True):
+    def __init__(self, need_top_grad: bool = True):
         self.info_ = None
         self.need_top_grad_ = need_top_grad
         warnings.warn("PythonOp has been deprecated. Please use CustomOp", stacklevel=3)
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.get_symbol(*args, **kwargs)
 
-    def get_symbol(self, *args, **kwargs) -> Any:
+    def get_symbol(self, *args: Any, **kwargs: Any) -> Any:
         """A Symbol of the operator on Symbols."""
         raise MissingMethod(f"{type(self).__name__}: derive from NumpyOp or NDArrayOp")
 
-    def forward(self, in_data, out_data) -> None:
+    def forward(self, in_data: Any, out_data: Any) -> None:
         """Computes out_data from in_data, in place."""
         out_data[0][:] = in_data[0]
 
-    def backward(self, out_grad, in_data, out_data, in_grad) -> None:
+    def backward(self, out_grad: Any, in_data: Any, out_data: Any, in_grad: Any) -> None:
         """Computes in_grad, in place."""
         in_grad[0][:] = 1.0
 
-    def infer_shape(self, in_shape) -> tuple:
+    def infer_shape(self, in_shape: Any) -> tuple:
         """(shapes of inputs, of outputs)."""
         return in_shape, [in_shape[0]]
 
@@ -61,7 +61,7 @@ class PythonOp:
 class NumpyOp(PythonOp):
     """An operator whose forward and backward work on NumPy arrays."""
 
-    def get_symbol(self, *args, **kwargs) -> Any:
+    def get_symbol(self, *args: Any, **kwargs: Any) -> Any:
         """A Symbol of the operator on Symbols."""
         return self._symbol("_Native", _OnNumpy, args, kwargs)
 
@@ -69,11 +69,11 @@ class NumpyOp(PythonOp):
 class NDArrayOp(PythonOp):
     """An operator whose forward and backward work on NDArrays."""
 
-    def get_symbol(self, *args, **kwargs) -> Any:
+    def get_symbol(self, *args: Any, **kwargs: Any) -> Any:
         """A Symbol of the operator on Symbols."""
         return self._symbol("_NDArray", _OnArrays, args, kwargs)
 
-    def declare_backward_dependency(self, out_grad, in_data, out_data) -> list[int]:
+    def declare_backward_dependency(self, out_grad: Any, in_data: Any, out_data: Any) -> list[int]:
         """Which arrays backward reads, given and returned as indices."""
         return [*(out_grad if self.need_top_grad() else ()), *in_data, *out_data]
 
@@ -87,7 +87,7 @@ class _LegacyProp(CustomOpProp):
         if hasattr(op, "declare_backward_dependency"):
             setattr(self, "declare_backward_dependency", op.declare_backward_dependency)
 
-    def create_operator(self, ctx, in_shapes, in_dtypes):
+    def create_operator(self, ctx: Context, in_shapes: Any, in_dtypes: Any) -> Any:
         return self._run(self._op)
 
 
@@ -95,21 +95,25 @@ class _OnArrays(CustomOp):
     def __init__(self, op: PythonOp):
         self._op = op
 
-    def forward(self, is_train, req, in_data, out_data, aux):
+    def forward(self, is_train: Any, req: Any, in_data: Any, out_data: Any, aux: Any) -> None:
         self._op.forward(in_data=in_data, out_data=out_data)
 
-    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+    def backward(
+        self, req: Any, out_grad: Any, in_data: Any, out_data: Any, in_grad: Any, aux: Any
+    ) -> None:
         self._op.backward(out_grad=out_grad, in_data=in_data, out_data=out_data, in_grad=in_grad)
 
 
 class _OnNumpy(_OnArrays):
-    def forward(self, is_train, req, in_data, out_data, aux):
+    def forward(self, is_train: Any, req: Any, in_data: Any, out_data: Any, aux: Any) -> None:
         results = [a.asnumpy() for a in out_data]
         self._op.forward(in_data=[a.asnumpy() for a in in_data], out_data=results)
         for a, r in zip(out_data, results):
             a[:] = r
 
-    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+    def backward(
+        self, req: Any, out_grad: Any, in_data: Any, out_data: Any, in_grad: Any, aux: Any
+    ) -> None:
         groups = {"out_grad": out_grad, "in_data": in_data, "out_data": out_data}
         results = [a.asnumpy() for a in in_grad]
         given = {k: [a.asnumpy() for a in v] for k, v in groups.items()}

@@ -6,14 +6,17 @@ parameters. The stream depends on the seed alone, not on the number of threads.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..engine import current_context, lib
+from ..engine import Context, current_context, lib
 from ..engine._core import ffi
-from ..engine.error import InvalidValue, MissingName, compose
-from ..kernels.record import REGISTRY, dtype_name, lookup
+from ..engine.error import InvalidValue, compose
+from ..kernels.namespaces import derive
+from ..kernels.record import dtype_name, lookup
+from ..kernels.spec import DType
 from .invoke import invoke
 from .launch import Plans, run
 from .ndarray import NDArray
@@ -88,50 +91,118 @@ def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:
     return invoke(lookup(f"_sample_{name}"), arrays, attrs, out)
 
 
-def uniform(low=0, high=1, shape=None, dtype=None, ctx=None, out=None, **kwargs) -> NDArray:
+def uniform(
+    low: Any = 0,
+    high: Any = 1,
+    shape: int | Sequence[int] | None = None,
+    dtype: DType | None = None,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
+) -> NDArray:
     """Uniform on [low, high)."""
     return _draw("uniform", {"low": low, "high": high}, shape, dtype, ctx, out, kwargs)
 
 
-def normal(loc=0, scale=1, shape=None, dtype=None, ctx=None, out=None, **kwargs) -> NDArray:
+def normal(
+    loc: Any = 0,
+    scale: Any = 1,
+    shape: int | Sequence[int] | None = None,
+    dtype: DType | None = None,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
+) -> NDArray:
     """Normal with mean loc and standard deviation scale > 0."""
     names = ("loc", "scale") if not isinstance(loc, NDArray) else ("mu", "sigma")
     return _draw("normal", dict(zip(names, (loc, scale))), shape, dtype, ctx, out, kwargs)
 
 
-def randn(*shape, loc=0, scale=1, dtype=None, ctx=None, out=None, **kwargs) -> NDArray:
+def randn(
+    *shape: Any,
+    loc: Any = 0,
+    scale: Any = 1,
+    dtype: DType | None = None,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
+) -> NDArray:
     """Normal numbers of the shape given by the positional arguments."""
     return normal(loc, scale, shape or None, dtype, ctx, out, **kwargs)
 
 
-def randint(low, high, shape=None, dtype=None, ctx=None, out=None, **kwargs) -> NDArray:
+def randint(
+    low: Any,
+    high: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: DType | None = None,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
+) -> NDArray:
     """Whole numbers, uniform on [low, high); dtype int32 or int64."""
     return _draw("randint", {"low": low, "high": high}, shape, dtype, ctx, out, kwargs)
 
 
-def exponential(scale=1, shape=None, dtype=None, ctx=None, out=None, **kwargs) -> NDArray:
+def exponential(
+    scale: Any = 1,
+    shape: int | Sequence[int] | None = None,
+    dtype: DType | None = None,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
+) -> NDArray:
     """Exponential with mean scale."""
     rate = scale**-1.0
     return _draw("exponential", {"lam": rate}, shape, dtype, ctx, out, kwargs)
 
 
-def gamma(alpha=1, beta=1, shape=None, dtype=None, ctx=None, out=None, **kwargs) -> NDArray:
+def gamma(
+    alpha: Any = 1,
+    beta: Any = 1,
+    shape: int | Sequence[int] | None = None,
+    dtype: DType | None = None,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
+) -> NDArray:
     """Gamma with shape alpha and scale beta (mean alpha * beta)."""
     return _draw("gamma", {"alpha": alpha, "beta": beta}, shape, dtype, ctx, out, kwargs)
 
 
-def poisson(lam=1, shape=None, dtype=None, ctx=None, out=None, **kwargs) -> NDArray:
+def poisson(
+    lam: Any = 1,
+    shape: int | Sequence[int] | None = None,
+    dtype: DType | None = None,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
+) -> NDArray:
     """Poisson with mean lam."""
     return _draw("poisson", {"lam": lam}, shape, dtype, ctx, out, kwargs)
 
 
-def negative_binomial(k=1, p=1, shape=None, dtype=None, ctx=None, out=None, **kwargs) -> NDArray:
+def negative_binomial(
+    k: Any = 1,
+    p: Any = 1,
+    shape: int | Sequence[int] | None = None,
+    dtype: DType | None = None,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
+) -> NDArray:
     """Number of failures before k successes of probability p."""
     return _draw("negative_binomial", {"k": k, "p": p}, shape, dtype, ctx, out, kwargs)
 
 
 def generalized_negative_binomial(
-    mu=1, alpha=1, shape=None, dtype=None, ctx=None, out=None, **kwargs
+    mu: Any = 1,
+    alpha: Any = 1,
+    shape: int | Sequence[int] | None = None,
+    dtype: DType | None = None,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Poisson whose mean is Gamma distributed: mean mu, dispersion alpha."""
     return _draw(
@@ -139,7 +210,14 @@ def generalized_negative_binomial(
     )
 
 
-def multinomial(data, shape=None, get_prob=False, out=None, dtype="int32", **kwargs) -> Any:
+def multinomial(
+    data: Any,
+    shape: int | Sequence[int] | None = None,
+    get_prob: bool = False,
+    out: NDArray | None = None,
+    dtype: DType = "int32",
+    **kwargs: Any,
+) -> Any:
     """Indices drawn with the probabilities of data's last axis; with their log likelihoods if
     get_prob."""
     attrs = {"get_prob": get_prob, "dtype": dtype_name(dtype), **kwargs}
@@ -148,12 +226,12 @@ def multinomial(data, shape=None, get_prob=False, out=None, dtype="int32", **kwa
     return invoke(lookup("_sample_multinomial"), (data,), attrs, out)
 
 
-def shuffle(data, out=None, **kwargs) -> NDArray:
+def shuffle(data: Any, out: NDArray | None = None, **kwargs: Any) -> NDArray:
     """The slices of data along its first axis in random order."""
     return invoke(lookup("_shuffle"), (data,), kwargs, out)
 
 
-def seed(seed_state, ctx="all") -> None:
+def seed(seed_state: int, ctx: Context | str = "all") -> None:
     """Restarts the random streams. ctx: ignored; all devices share one stream."""
     try:
         state = seed_state.__index__()
@@ -205,19 +283,13 @@ def seed_all(n: int) -> None:
     np.random.seed(n % 2**32)
 
 
-def __getattr__(name: str):
-    """The operators `_random_<name>_like`: as many samples as an array has elements."""
-    if not name.startswith("_") and f"_random_{name}" in REGISTRY:
-        from . import functions
+def _function_of(full: str, name: str) -> Any:
+    from . import functions
 
-        return getattr(functions, f"_random_{name}")
-    raise MissingName(f"module 'nd.random' has no function {name!r}")
+    return functions.function_of(full, name)
 
 
-def __dir__():
-    like = (
-        n.removeprefix("_random_")
-        for n in REGISTRY
-        if n.startswith("_random_") and n.endswith("_like")
-    )
-    return sorted({*__all__, *like})
+if TYPE_CHECKING:
+    from ._random_operators import *
+else:  # `uniform_like` ...: as many samples as an array has elements
+    __getattr__, __dir__ = derive(__name__, _function_of, "_random_", shown="nd.random")

@@ -8,6 +8,7 @@ axpy.launch([x, y, 3.0], mx.gpu(0), (1, 1, 1), (10, 1, 1))
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,7 @@ class CudaModule:
         the source does not compile.
     """
 
-    def __init__(self, source: str, options=(), exports=()):
+    def __init__(self, source: str, options: Any = (), exports: Any = ()):
         gpu(0).check()
         self._source = source
         self._options = (options,) if isinstance(options, str) else tuple(options)
@@ -86,11 +87,13 @@ class CudaKernel:
     """One kernel of a CudaModule, made by get_kernel. arguments: (dtype, is it an array?, is it
     only read?) of each."""
 
-    def __init__(self, module: CudaModule, name: str, arguments):
+    def __init__(self, module: CudaModule, name: str, arguments: Any):
         self._module, self._name, self._arguments = module, name, tuple(arguments)
         self._plans = Recent(MAX_PLANS)
 
-    def launch(self, args, ctx, grid_dims, block_dims, shared_mem: int = 0) -> None:
+    def launch(
+        self, args: Any, ctx: Context, grid_dims: Any, block_dims: Any, shared_mem: int = 0
+    ) -> None:
         """Queues one launch, ordered by the engine after earlier writes of its arrays and before
         later reads.
 
@@ -149,7 +152,15 @@ class CudaKernel:
 class _Plan:
     """A launch with everything fixed but the arrays."""
 
-    def __init__(self, kernel: CudaKernel, numbers, ctx, grid_dims, block_dims, shared_mem):
+    def __init__(
+        self,
+        kernel: CudaKernel,
+        numbers: Any,
+        ctx: Context,
+        grid_dims: Any,
+        block_dims: Any,
+        shared_mem: Any,
+    ):
         from ..kernels.cuda.launch import Buffer, Bytes, Launch, Launches
 
         self.handle = 0

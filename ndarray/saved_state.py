@@ -7,6 +7,7 @@ import json
 import os
 import random
 from collections import deque
+from os import PathLike
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -57,20 +58,20 @@ class Stateful:
         set_attributes(self, state)
 
 
-def attributes_of(thing, without=()) -> dict:
+def attributes_of(thing: Any, without: Any = ()) -> dict:
     """The attributes of an object that are data."""
     found = vars(thing).items()
     return {k: copied(v) for k, v in found if k not in without and is_data(v)}
 
 
-def set_attributes(thing, state: dict) -> None:
+def set_attributes(thing: Any, state: dict) -> None:
     """Sets those attributes that the object has."""
     for name, saved in state.items():
         if name in vars(thing):
             vars(thing)[name] = merged(vars(thing)[name], saved, f"{type(thing).__name__}.{name}")
 
 
-def is_data(value) -> bool:
+def is_data(value: Any) -> bool:
     """Can it be saved?"""
     if isinstance(value, dict):
         return all(is_data(k) and is_data(v) for k, v in value.items())
@@ -84,7 +85,7 @@ def is_data(value) -> bool:
     return isinstance(value, (np.random.Generator, np.random.RandomState, random.Random))
 
 
-def has_state(value) -> bool:
+def has_state(value: Any) -> bool:
     """Does it have state_dict and load_state_dict?"""
     return (
         not isinstance(value, type)
@@ -93,7 +94,7 @@ def has_state(value) -> bool:
     )
 
 
-def copied(value) -> Any:
+def copied(value: Any) -> Any:
     """A copy that later changes of the value do not affect: objects become Saved."""
     if isinstance(value, Saved):
         return Saved(value.kind, copied(value.state))
@@ -112,7 +113,7 @@ def copied(value) -> Any:
     return saved(value)
 
 
-def saved(thing) -> Saved:
+def saved(thing: Any) -> Saved:
     """The state of an object or a generator of random numbers."""
     kind = type(thing).__name__
     if isinstance(thing, np.random.Generator):
@@ -124,7 +125,7 @@ def saved(thing) -> Saved:
     return Saved(kind, thing.state_dict() if has_state(thing) else attributes_of(thing))
 
 
-def restore(thing, state, where: str) -> None:
+def restore(thing: Any, state: Any, where: str) -> None:
     """Restores an object from the result of `saved` for an object of its class. Raises
     StateError."""
     kind = type(thing).__name__
@@ -150,7 +151,7 @@ def restore(thing, state, where: str) -> None:
         ) from error
 
 
-def merged(now, state, where: str) -> Any:
+def merged(now: Any, state: Any, where: str) -> Any:
     """The value that replaces `now`. Objects in it are kept and restored."""
     if isinstance(state, Saved):
         restore(now, state, where)
@@ -175,7 +176,7 @@ def merged(now, state, where: str) -> Any:
     return state
 
 
-def device_copies(arrays) -> list[NDArray]:
+def device_copies(arrays: Any) -> list[NDArray]:
     """The arrays of all devices; one where they are equal."""
     first = arrays[0]
     if len(arrays) > 1 and first.stype == "default":
@@ -185,7 +186,7 @@ def device_copies(arrays) -> list[NDArray]:
     return list(arrays)
 
 
-def spread(sources, targets) -> None:
+def spread(sources: Any, targets: Any) -> None:
     """Copies an array to each device: each its own, or one for all."""
     for i, target in enumerate(targets):
         copy_into(sources[i % len(sources)].as_in_context(target.context), target)
@@ -197,10 +198,10 @@ def spread(sources, targets) -> None:
 class _Writer:
     """Plain data as JSON; arrays are named by their position."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.arrays: dict[str, NDArray] = {}
 
-    def encode(self, value, path: str):
+    def encode(self, value: Any, path: str) -> Any:
         if type(value) in PLAIN:
             return value
         if isinstance(value, Saved):
@@ -265,7 +266,7 @@ def _decode(value, arrays: dict):
     return array[()] if scalar else array
 
 
-def write(path, format: str, state: dict) -> None:
+def write(path: str | PathLike[str], format: str, state: dict) -> None:
     """Writes plain data to a file, whole or not at all."""
     writer = _Writer()
     meta = {"format": format, "sha256": "0" * SHA256_DIGITS, "state": writer.encode(state, "")}
@@ -287,7 +288,7 @@ def _digest(content: bytes | bytearray) -> tuple[int, str]:
     return at, found.hexdigest()
 
 
-def read(path, format: str, what: str) -> dict:
+def read(path: str | PathLike[str], format: str, what: str) -> dict:
     """The plain data of a file. what: the caller, for errors. Raises StateError for other files."""
     where = f"{what}: {os.fspath(path)!r}"
     told, found = parse(files.read(path, what), format, where)
@@ -313,7 +314,7 @@ def parse(content: bytes, format: str, where: str) -> tuple[str | None, Any]:
         raise StateError(f"{where} is damaged: {type(error).__name__}: {error}") from None
 
 
-def states_of(kind: str, found) -> list[Saved]:
+def states_of(kind: str, found: Any) -> list[Saved]:
     """The states of objects of a class, wherever they are in plain data."""
     if isinstance(found, Saved):
         return [found] if found.kind == kind else states_of(kind, found.state)

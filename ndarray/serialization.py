@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple
+from os import PathLike
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,7 +51,7 @@ class Record(NamedTuple):
 # ---- writing -------------------------------------------------------------------------------------
 
 
-def save(fname, data) -> None:
+def save(fname: str | PathLike[str], data: Any) -> None:
     """Writes an array, a list of arrays or a dict of name -> array to a file.
 
     The file is written atomically. Raises ValueError or TypeError for other data, OSError if it
@@ -62,7 +64,7 @@ def save(fname, data) -> None:
         file.writelines(chunks)
 
 
-def save_tobuffer(data) -> bytes:
+def save_tobuffer(data: Any) -> bytes:
     """The file content of `save`, as bytes."""
     return b"".join(_chunks(data))
 
@@ -139,7 +141,7 @@ def _sparse_record(array: NDArray) -> list:
 # ---- reading -------------------------------------------------------------------------------------
 
 
-def load(fname) -> list[NDArray] | dict[str, NDArray]:
+def load(fname: str | PathLike[str]) -> list[NDArray] | dict[str, NDArray]:
     """The arrays of a file: a list, or a dict if they have names.
 
     Every version of MXNet's format is read. Raises FileError if the file has another format, is
@@ -150,7 +152,7 @@ def load(fname) -> list[NDArray] | dict[str, NDArray]:
     return _load(files.read(path, "load", where), f"load: {path!r}")
 
 
-def load_frombuffer(buf) -> list[NDArray] | dict[str, NDArray]:
+def load_frombuffer(buf: Any) -> list[NDArray] | dict[str, NDArray]:
     """Like `load`, from the bytes of a file."""
     if not isinstance(buf, (bytes, bytearray, memoryview)):
         raise InvalidType(f"load_frombuffer: buf must be bytes, got {type(buf).__name__}")
@@ -178,7 +180,7 @@ class _Reader:
     def __init__(self, content: bytes, what: str):
         self.content, self.what, self.at = content, what, 0
 
-    def fail(self, rule: str):
+    def fail(self, rule: str) -> Any:
         raise FileError(
             f"{self.what} is no whole MXNet array file: {rule} (Invalid NDArray file format)"
         )
@@ -258,7 +260,7 @@ class _Reader:
             self.fail(f"{which} has the unknown dtype number {flag}")
         return DTYPES[flag]
 
-    def values(self, which: str, shape, dtype: str) -> np.ndarray:
+    def values(self, which: str, shape: Sequence[int], dtype: str) -> np.ndarray:
         part = self.take(
             prod(shape) * ITEM_BYTES[dtype], f"the values of {which}, {dtype} {tuple(shape)},"
         )
@@ -266,7 +268,7 @@ class _Reader:
             return (np.frombuffer(part, np.uint8) != 0).reshape(shape)
         return np.frombuffer(part, NUMPY_DTYPES[dtype]).reshape(shape)
 
-    def dense(self, which: str, shape, empty: bool) -> np.ndarray:
+    def dense(self, which: str, shape: Sequence[int], empty: bool) -> np.ndarray:
         # an array without memory: the record ends here
         if empty:
             return np.empty((0,), np.float32)
@@ -288,7 +290,7 @@ class _Reader:
         return Record(values, shape, tuple(places))
 
     @staticmethod
-    def fits(stype: int, shape, stored, places) -> bool:
+    def fits(stype: int, shape: Sequence[int], stored: Any, places: Any) -> bool:
         """Are the index arrays valid for a sparse array of this shape?"""
         if any(p.ndim != 1 for p in places) or stored[:1] != places[-1].shape or not shape:
             return False

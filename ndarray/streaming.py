@@ -19,7 +19,11 @@ AHEAD = 3  # chunks in flight: one copied in, one computed, one copied out
 
 
 def stream(
-    function: Callable, *arrays, ctx: Context | None = None, rows: int | None = None, out=None
+    function: Callable,
+    *arrays: Any,
+    ctx: Context | None = None,
+    rows: int | None = None,
+    out: Any = None,
 ) -> Any:
     """Applies function to chunks of arrays along axis 0 on a device, and concatenates the results
     on the host.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..engine import lib
 from ..engine.error import MXNetError, compose
@@ -77,12 +77,12 @@ def entries_of(arrays: Sequence[NDArray]) -> tuple | None:
     return entries if entries.count(None) < len(entries) else None
 
 
-def spent(entry) -> bool:
+def spent(entry: Any) -> bool:
     """Has a backward freed the call of this tape entry?"""
     return entry.__class__ is tuple and entry[0].entries is None
 
 
-def refuse_recorded(target: NDArray, value=None, whole: bool = False) -> None:
+def refuse_recorded(target: NDArray, value: Any = None, whole: bool = False) -> None:
     """Raises MXNetError for writes that would make gradients wrong: into a taped array, or of one
     into a part."""
     if not state.recording:

@@ -71,7 +71,7 @@ class AttrScope:
 
 
 class _Current(threading.local):
-    def __init__(self):
+    def __init__(self) -> None:
         self.value = AttrScope()
         self.outer: list[AttrScope] = []  # the enclosing scope of each `with`
 

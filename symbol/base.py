@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..engine import current_context, files
+from ..engine import Context, current_context, files
 from ..engine.base import NotImplementedForSymbol
 from ..engine.error import InvalidIndex, InvalidType, InvalidValue, MXNetError, OperatorError
 from ..graph.effects import variables_of
@@ -16,7 +16,7 @@ from ..graph.names import output_names
 from ..kernels import ops  # noqa: F401  (fills the registry)
 from ..kernels.partial import as_zeros
 from ..kernels.record import REQUIRED, Operator, Type, lookup
-from ..kernels.spec import NUMPY_DTYPES
+from ..kernels.spec import NUMPY_DTYPES, DType
 from . import attribute, inference
 from .compose import active, compose, renamed, twin
 from .indexing import slice_of
@@ -82,7 +82,7 @@ class Symbol(Methods):
         return self._type("shape").shape
 
     @property
-    def dtype(self):
+    def dtype(self) -> Any:
         """The NumPy type, if known (while tracing). Raises UntypedError."""
         found = NUMPY_DTYPES[self._type("dtype").dtype]
         return found if found.names else found.type
@@ -216,7 +216,7 @@ class Symbol(Methods):
 
     # ---- composition -----------------------------------------------------------------------------
 
-    def __call__(self, *args, **kwargs) -> Symbol:
+    def __call__(self, *args: Any, **kwargs: Any) -> Symbol:
         """The graph with variables replaced: net(data=other). A name renames the last node.
 
         Raises TypeError for a value that is not a Symbol, ValueError for an unknown variable.
@@ -268,7 +268,7 @@ class Symbol(Methods):
 
     # ---- shapes and dtypes -----------------------------------------------------------------------
 
-    def infer_shape(self, *args, **kwargs):
+    def infer_shape(self, *args: Any, **kwargs: Any) -> Any:
         """(shapes of arguments, of outputs, of auxiliary states) from some given ones; (None, None,
         None) if a shape stays unknown. 0 is an unknown dimension. Raises OperatorError that names
         the node, the rule and its inputs.
@@ -276,18 +276,18 @@ class Symbol(Methods):
         found, known = inference.shapes(self._outputs, args, kwargs)
         return found if known else (None, None, None)
 
-    def infer_shape_partial(self, *args, **kwargs):
+    def infer_shape_partial(self, *args: Any, **kwargs: Any) -> Any:
         """As infer_shape; unknown shapes are () and unknown dimensions 0."""
         found, _ = inference.shapes(self._outputs, args, kwargs)
         return tuple([as_zeros(s) or () for s in group] for group in found)
 
-    def infer_type(self, *args, **kwargs):
+    def infer_type(self, *args: Any, **kwargs: Any) -> Any:
         """(dtypes of arguments, of outputs, of auxiliary states); (None, None, None) if one stays
         unknown."""
         found = self.infer_type_partial(*args, **kwargs)
         return (None, None, None) if any(t is None for group in found for t in group) else found
 
-    def infer_type_partial(self, *args, **kwargs):
+    def infer_type_partial(self, *args: Any, **kwargs: Any) -> Any:
         """As infer_type; unknown dtypes are None."""
         return inference.dtypes(self._outputs, args, kwargs)
 
@@ -299,15 +299,15 @@ class Symbol(Methods):
 
     def bind(
         self,
-        ctx=None,
-        args=None,
-        args_grad=None,
-        grad_req="write",
-        aux_states=None,
-        group2ctx=None,
-        shared_exec=None,
+        ctx: Context | None = None,
+        args: Any = None,
+        args_grad: Any = None,
+        grad_req: str | Sequence[str] | dict[str, str] = "write",
+        aux_states: Any = None,
+        group2ctx: dict[str, Context] | None = None,
+        shared_exec: Any = None,
         *,
-        recompute=None,
+        recompute: bool | float | None = None,
     ) -> Executor:
         """An Executor on given arrays.
 
@@ -327,17 +327,17 @@ class Symbol(Methods):
 
     def simple_bind(
         self,
-        ctx=None,
-        grad_req="write",
-        type_dict=None,
-        stype_dict=None,
-        group2ctx=None,
-        shared_arg_names=None,
-        shared_exec=None,
-        shared_buffer=None,
+        ctx: Context | None = None,
+        grad_req: str | Sequence[str] | dict[str, str] = "write",
+        type_dict: Any = None,
+        stype_dict: Any = None,
+        group2ctx: dict[str, Context] | None = None,
+        shared_arg_names: Any = None,
+        shared_exec: Any = None,
+        shared_buffer: Any = None,
         *,
-        recompute=None,
-        **kwargs,
+        recompute: bool | float | None = None,
+        **kwargs: Any,
     ) -> Executor:
         """An Executor on new arrays of zeros, whose shapes are inferred from the given ones:
         simple_bind(data=(2, 3)).
@@ -356,7 +356,7 @@ class Symbol(Methods):
             self, ctx, grad_req, type_dict, shapes, group2ctx, shared_exec, stype_dict, recompute
         )
 
-    def eval(self, ctx=None, **kwargs):
+    def eval(self, ctx: Context | None = None, **kwargs: Any) -> Any:
         """The outputs for given arrays, by variable name: c.eval(a=nd.ones(2), b=nd.ones(2)). A
         list of NDArray."""
         aux = set(self.list_auxiliary_states())
@@ -399,7 +399,7 @@ class Symbol(Methods):
 
     # ---- methods with a signature of their own ---------------------------------------------------
 
-    def reshape(self, *shape, **kwargs) -> Symbol:
+    def reshape(self, *shape: Any, **kwargs: Any) -> Symbol:
         """The same elements under another shape; see sym.Reshape for the codes 0, -1, -2, -3,
         -4."""
         if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
@@ -408,12 +408,12 @@ class Symbol(Methods):
             shape = kwargs.pop("shape")
         return apply(lookup("Reshape"), "reshape", [self], {"shape": shape, **kwargs})
 
-    def astype(self, dtype, copy: bool = True) -> Symbol:
+    def astype(self, dtype: DType, copy: bool = True) -> Symbol:
         """Another dtype."""
         return apply(lookup("Cast"), "cast", [self], {"dtype": dtype})
 
     def split_v2(
-        self, indices_or_sections, axis: int = 0, squeeze_axis: bool = False, **kwargs
+        self, indices_or_sections: Any, axis: int = 0, squeeze_axis: bool = False, **kwargs: Any
     ) -> Symbol:
         """Splits along an axis into a number of parts (if not equal, the first are longer by 1), or
         before the given indices."""
@@ -449,7 +449,7 @@ class Symbol(Methods):
         """The Symbol itself."""
         return self
 
-    def as_np_ndarray(self):
+    def as_np_ndarray(self) -> Any:
         """Raises MXNetError: mx.np is not part of this version."""
         raise NotImplementedForSymbol("as_np_ndarray (mx.np)")
 
@@ -465,15 +465,15 @@ class Symbol(Methods):
 
     def optimize_for(
         self,
-        backend,
-        args=None,
-        aux=None,
-        ctx=None,
-        shape_dict=None,
-        type_dict=None,
-        stype_dict=None,
-        skip_infer=False,
-        **kwargs,
+        backend: Any,
+        args: Any = None,
+        aux: Any = None,
+        ctx: Context | None = None,
+        shape_dict: Any = None,
+        type_dict: Any = None,
+        stype_dict: Any = None,
+        skip_infer: bool = False,
+        **kwargs: Any,
     ) -> Symbol:
         """The same as get_backend_symbol; arrays and types of inputs are not needed."""
         return self.get_backend_symbol(backend)

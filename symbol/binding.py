@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..engine import Context, current_context
 from ..engine.error import DTypeError, InvalidType, InvalidValue, MXNetError, ShapeError
@@ -19,7 +20,7 @@ from .storage import declared, gradient_stypes
 REQUESTS = ("null", "write", "add")
 
 
-def requests_of(grad_req, names: Sequence[str]) -> list[str]:
+def requests_of(grad_req: Any, names: Sequence[str]) -> list[str]:
     """grad_req as one string for each argument: from a string, a list, or a dict (absent: null)."""
     if isinstance(grad_req, str):
         reqs = [grad_req] * len(names)
@@ -36,7 +37,7 @@ def requests_of(grad_req, names: Sequence[str]) -> list[str]:
 
 
 def arrays_in_order(
-    given, names: Sequence[str], what: str, partial: bool = False
+    given: Any, names: Sequence[str], what: str, partial: bool = False
 ) -> list[NDArray | None]:
     """Arrays given as a list or dict, in the order of names. Raises ValueError, TypeError."""
     if isinstance(given, dict):
@@ -61,14 +62,14 @@ def arrays_in_order(
 
 
 def bind(
-    symbol,
-    ctx,
-    args,
-    args_grad=None,
-    grad_req="write",
-    aux_states=None,
-    group2ctx=None,
-    recompute=None,
+    symbol: Any,
+    ctx: Context | None,
+    args: Any,
+    args_grad: Any = None,
+    grad_req: str | Sequence[str] | dict[str, str] = "write",
+    aux_states: Any = None,
+    group2ctx: dict[str, Context] | None = None,
+    recompute: bool | float | None = None,
 ) -> Executor:
     """An executor on given arrays; see Symbol.bind."""
     ctx = ctx or current_context()
@@ -107,15 +108,15 @@ def _complete(arrays: list[NDArray | None], which: str) -> list[NDArray]:
 
 
 def simple_bind(
-    symbol,
-    ctx,
-    grad_req,
-    type_dict,
-    shapes,
-    group2ctx=None,
-    shared_exec=None,
-    stype_dict=None,
-    recompute=None,
+    symbol: Any,
+    ctx: Context | None,
+    grad_req: Any,
+    type_dict: Any,
+    shapes: Any,
+    group2ctx: dict[str, Context] | None = None,
+    shared_exec: Any = None,
+    stype_dict: Any = None,
+    recompute: bool | float | None = None,
 ) -> Executor:
     """An executor on new arrays of inferred shapes; see Symbol.simple_bind."""
     ctx = ctx or current_context()

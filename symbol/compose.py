@@ -14,6 +14,7 @@ from ..graph.passes.precision import cast
 from ..kernels import ops, precision  # noqa: F401  (ops fills the registry)
 from ..kernels.partial import as_zeros, merge_shapes
 from ..kernels.record import DTYPES, Operator, Type, dtype_name, lookup
+from ..kernels.spec import DType
 from . import attribute
 from . import name as naming
 
@@ -66,7 +67,7 @@ def new_variable(name: str, extra: dict[str, str] | None) -> Value:
     return Value(node)
 
 
-def as_text(kind, value, parsed) -> str:
+def as_text(kind: Any, value: Any, parsed: Any) -> str:
     """A parameter's value as MXNet writes it into JSON."""
     if kind in ("float", "int", "bool"):
         return str(value)
@@ -301,7 +302,7 @@ def _complete(v: Value, t: Type, user: Node) -> None:
     node.types = (Type(shape, dtype or t.dtype),)
 
 
-def dtype_flag(dtype) -> str:
+def dtype_flag(dtype: DType) -> str:
     """MXNet's number of a dtype, as text."""
     if isinstance(dtype, str) and dtype.lstrip("-").isdigit():
         return dtype

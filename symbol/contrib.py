@@ -10,20 +10,20 @@ import ast
 import math
 import threading
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from ..engine import missing
 from ..engine.error import InvalidValue, MXNetError
 from ..graph.graph import Node, Value, rewrite, topological, values_of, variable
 from ..graph.names import output_name
-from ..kernels.record import REGISTRY, Operator, Type, lookup
+from ..kernels.namespaces import derive
+from ..kernels.record import Operator, Type, lookup
 from ..ndarray.branch import Branch
 from ..ndarray.control import Part
 from ..ndarray.loop import Loop
 from ..ndarray.nesting import LoopError, NotNested, flatten, pair, unflatten
 from . import attribute
-from .symbol import Symbol, active, apply, symbol_function, var
+from .symbol import Symbol, active, apply, function_of, var
 
 SCOPE = "__subgraph_name__"  # the attribute of nodes created inside a body
 
@@ -31,7 +31,7 @@ SCOPE = "__subgraph_name__"  # the attribute of nodes created inside a body
 # ---- the user's functions ------------------------------------------------------------------------
 
 
-def foreach(body, data, init_states, name="foreach"):
+def foreach(body: Callable[..., Any], data: Any, init_states: Any, name: str = "foreach") -> Any:
     """Calls body(slice of data, states) -> (outputs, new states) for every slice along axis 0.
 
     data, init_states: a Symbol or nested lists of them. Returns (outputs stacked along axis 0, the
@@ -68,7 +68,13 @@ def foreach(body, data, init_states, name="foreach"):
     return _regroup(result[: len(outs)], out_form), _regroup(result[len(outs) :], after_form)
 
 
-def while_loop(cond, func, loop_vars, max_iterations=None, name="while_loop"):
+def while_loop(
+    cond: Callable[..., Any],
+    func: Callable[..., Any],
+    loop_vars: Any,
+    max_iterations: int | None = None,
+    name: str = "while_loop",
+) -> Any:
     """Calls func(*loop_vars) -> (outputs, new loop_vars) while cond(*loop_vars) is true, at most
     max_iterations times.
 
@@ -124,7 +130,9 @@ def while_loop(cond, func, loop_vars, max_iterations=None, name="while_loop"):
     return _regroup(result[: len(outs)], out_form), _regroup(result[len(outs) :], form)
 
 
-def cond(pred, then_func, else_func, name="cond"):
+def cond(
+    pred: Any, then_func: Callable[..., Any], else_func: Callable[..., Any], name: str = "cond"
+) -> Any:
     """then_func() if pred is true, else else_func(): only one of them is computed when the graph
     runs. Both must give arrays of the same shapes and dtypes."""
     graphs, outers, form = [], [], None
@@ -154,22 +162,22 @@ def cond(pred, then_func, else_func, name="cond"):
     return _regroup(result, form)
 
 
-def isinf(data):
+def isinf(data: Symbol) -> Symbol:
     """1 where an element is infinite, else 0."""
     return data.abs() == math.inf
 
 
-def isnan(data):
+def isnan(data: Symbol) -> Symbol:
     """1 where an element is not a number, else 0."""
     return data != data
 
 
-def isfinite(data):
+def isfinite(data: Symbol) -> Symbol:
     """1 where an element is a finite number, else 0."""
     return apply(lookup("logical_not"), "logical_not", [isinf(data) + isnan(data)], {})
 
 
-def rand_zipfian(true_classes, num_sampled, range_max):
+def rand_zipfian(true_classes: Any, num_sampled: Any, range_max: Any) -> Any:
     """(classes, expected counts of true_classes, expected counts of the classes) of num_sampled
     draws from the log-uniform distribution over [0, range_max): int64, float64, float64."""
     from .random import uniform
@@ -225,7 +233,7 @@ def _limit(max_iterations) -> int:
 
 
 class _Names(threading.local):
-    def __init__(self):
+    def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
 
@@ -263,7 +271,7 @@ class _Scope:
             made.append(v)
         return made
 
-    def extract(self, outputs: Sequence[Value], own: dict[Value, Value]):
+    def extract(self, outputs: Sequence[Value], own: dict[Value, Value]) -> Any:
         """(the graph of the body alone, the value outside for each of its variables). own: the
         body's arguments."""
         outer: dict[Value, Value] = dict(own)
@@ -379,14 +387,7 @@ def operator_of(name: str, given: dict[str, str], graphs: Sequence[Sequence[Valu
         ) from error
 
 
-def __getattr__(name: str):
-    op = None if name.startswith("__") else REGISTRY.get("_contrib_" + name)
-    if op is None:
-        raise missing.attribute("sym.contrib", name, f"sym.contrib has no operator {name!r}")
-    function = globals()[name] = symbol_function(op, name)
-    return function
-
-
-def __dir__():
-    prefix = "_contrib_"
-    return sorted({*globals(), *(n[len(prefix) :] for n in REGISTRY if n.startswith(prefix))})
+if TYPE_CHECKING:
+    from ._contrib_operators import *
+else:
+    __getattr__, __dir__ = derive(__name__, function_of, "_contrib_", shown="sym.contrib")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Sequence
+from typing import Any
 
 import graphviz
 
@@ -62,22 +63,28 @@ class Drawing(graphviz.Digraph):
 
     def pipe(
         self,
-        format=None,
-        renderer=None,
-        formatter=None,
-        neato_no_op=None,
-        quiet=False,
+        format: Any = None,
+        renderer: Any = None,
+        formatter: Any = None,
+        neato_no_op: Any = None,
+        quiet: bool = False,
         *,
-        engine=None,
-        encoding=None,
-    ):
+        engine: Any = None,
+        encoding: Any = None,
+    ) -> Any:
         """The picture as bytes (text with an encoding). format: svg, png ... Raises MXNetError with
         the hint."""
         made = run_dot(self.source, format or self.format, engine or self.engine)
         return made.decode(encoding) if encoding else made
 
     def render(
-        self, filename=None, directory=None, view=False, cleanup=False, format=None, **kwargs
+        self,
+        filename: str | None = None,
+        directory: Any = None,
+        view: bool = False,
+        cleanup: bool = False,
+        format: Any = None,
+        **kwargs: Any,
     ) -> str:
         """Writes the DOT text to `filename` and the picture beside it. Returns the picture's path.
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..engine import Context, lib, location
 from ..engine.error import DynamicShape, InvalidValue, MXNetError, ShapeError
@@ -75,14 +75,14 @@ class Executor(BoundArrays):
 
     def __init__(
         self,
-        symbol,
-        ctx,
+        symbol: Any,
+        ctx: Context,
         args: list[NDArray],
         grads: list[NDArray | None] | None,
         requests: list[str],
         aux: list[NDArray],
-        group2ctx=None,
-        recompute=None,
+        group2ctx: dict[str, Context] | None = None,
+        recompute: bool | float | str | None = None,
         data: Sequence[str] = (),
     ):
         """recompute: see Symbol.bind. data: names of the arguments that reports show."""
@@ -148,7 +148,7 @@ class Executor(BoundArrays):
 
     # ---- running ---------------------------------------------------------------------------------
 
-    def forward(self, is_train: bool = False, **kwargs) -> list[NDArray]:
+    def forward(self, is_train: bool = False, **kwargs: Any) -> list[NDArray]:
         """Computes the outputs. kwargs: new values of arguments, NDArray or NumPy of the bound
         shape.
 
@@ -233,7 +233,7 @@ class Executor(BoundArrays):
         made = program.run(arrays, self._result, location.capture() if program.can_fail else -1)
         self._last = _Last(mode, forward, arrays, made)
 
-    def backward(self, out_grads=None, is_train: bool = True) -> None:
+    def backward(self, out_grads: Any = None, is_train: bool = True) -> None:
         """Computes the gradients of the arguments into grad_arrays, as grad_req says.
 
         out_grads: gradients of the outputs: an NDArray, a list, or a dict by output name; other
@@ -395,7 +395,7 @@ class Executor(BoundArrays):
     # ---- shapes ----------------------------------------------------------------------------------
 
     def reshape(
-        self, partial_shaping: bool = False, allow_up_sizing: bool = False, **kwargs
+        self, partial_shaping: bool = False, allow_up_sizing: bool = False, **kwargs: Any
     ) -> Executor:
         """An executor for other input shapes that shares the memory of this one.
 
@@ -438,7 +438,7 @@ class Executor(BoundArrays):
             " MB without sharing"
         )
 
-    def get_optimized_symbol(self):
+    def get_optimized_symbol(self) -> Any:
         """The Symbol that is executed."""
         return self._symbol
 

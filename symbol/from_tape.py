@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..engine.error import MXNetError
 from ..graph.graph import Node, Value, rewrite
@@ -10,7 +11,7 @@ from ..ndarray.backward import Translation
 from .symbol import Symbol
 
 
-def symbol_of(tape) -> Symbol:
+def symbol_of(tape: Any) -> Symbol:
     """The Symbol of a tape (ndarray.backward's TapeGraph): variables are var0, var1 ... in the
     order of their use.
 

@@ -3,13 +3,14 @@ on top of them."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from numbers import Number
+from typing import TYPE_CHECKING, Any
 
-from ..engine import missing
-from ..engine.error import OperatorError, did_you_mean
-from ..kernels.record import REGISTRY, dtype_name, lookup
+from ..engine.error import OperatorError
+from ..kernels.namespaces import derive
+from ..kernels.record import dtype_name, lookup
+from ..kernels.spec import DType
 from ..kernels.traits import Specialised
 from .symbol import (  # noqa: F401
     Group,
@@ -17,9 +18,9 @@ from .symbol import (  # noqa: F401
     Variable,
     apply,
     binary,
+    function_of,
     load,
     load_json,
-    symbol_function,
     tracing,
     var,
 )
@@ -61,23 +62,29 @@ def _shape(shape):
     return shape if isinstance(shape, int) else tuple(shape)
 
 
-def zeros(shape, dtype=None, **kwargs) -> Symbol:
+def zeros(shape: Any, dtype: DType | None = None, **kwargs: Any) -> Symbol:
     """Zeros of a shape; a dimension of 0 is what its users need."""
     return _creation("_zeros", {"shape": _shape(shape), "dtype": dtype}, kwargs)
 
 
-def ones(shape, dtype=None, **kwargs) -> Symbol:
+def ones(shape: Any, dtype: DType | None = None, **kwargs: Any) -> Symbol:
     """Ones of a shape."""
     return _creation("_ones", {"shape": _shape(shape), "dtype": dtype}, kwargs)
 
 
-def full(shape, val, dtype=None, **kwargs) -> Symbol:
+def full(shape: Any, val: float, dtype: DType | None = None, **kwargs: Any) -> Symbol:
     """`val` in every place of a shape."""
     return _creation("_full", {"shape": _shape(shape), "value": float(val), "dtype": dtype}, kwargs)
 
 
 def arange(
-    start, stop=None, step=1.0, repeat=1, infer_range=False, name=None, dtype=None
+    start: float,
+    stop: float | None = None,
+    step: float = 1.0,
+    repeat: int = 1,
+    infer_range: bool = False,
+    name: str | None = None,
+    dtype: DType | None = None,
 ) -> Symbol:
     """start, start + step, ... below stop (from 0 to start when stop is None), each `repeat`
     times."""
@@ -95,7 +102,14 @@ def arange(
     )
 
 
-def linspace(start, stop, num, endpoint=True, name=None, dtype=None) -> Symbol:
+def linspace(
+    start: float,
+    stop: float,
+    num: int,
+    endpoint: bool = True,
+    name: str | None = None,
+    dtype: DType | None = None,
+) -> Symbol:
     """`num` evenly spaced numbers from start to stop."""
     return _creation(
         "_linspace",
@@ -104,7 +118,7 @@ def linspace(start, stop, num, endpoint=True, name=None, dtype=None) -> Symbol:
     )
 
 
-def eye(N, M=0, k=0, dtype=None, **kwargs) -> Symbol:
+def eye(N: int, M: int = 0, k: Any = 0, dtype: DType | None = None, **kwargs: Any) -> Symbol:
     """Ones on diagonal k of an (N, M) matrix (M = 0: N), zeros elsewhere."""
     return _creation("_eye", {"N": N, "M": M, "k": k, "dtype": dtype}, kwargs)
 
@@ -125,22 +139,22 @@ def _pair(name: str, a, b):
     return binary(both, f"broadcast_{name}", right_scalar, left_scalar, a, b)
 
 
-def maximum(left, right):
+def maximum(left: Any, right: Any) -> Any:
     """The larger of two Symbols, or of a Symbol and a number."""
     return _pair("maximum", left, right)
 
 
-def minimum(left, right):
+def minimum(left: Any, right: Any) -> Any:
     """The smaller of two Symbols, or of a Symbol and a number."""
     return _pair("minimum", left, right)
 
 
-def hypot(left, right):
+def hypot(left: Any, right: Any) -> Any:
     """sqrt(left**2 + right**2) of two Symbols, or of a Symbol and a number."""
     return _pair("hypot", left, right)
 
 
-def power(base, exp):
+def power(base: Any, exp: Any) -> Any:
     """base**exp of two Symbols, or of a Symbol and a number."""
     return _pair("power", base, exp)
 
@@ -148,12 +162,14 @@ def power(base, exp):
 pow = power
 
 
-def split_v2(ary, indices_or_sections, axis=0, squeeze_axis=False) -> Symbol:
+def split_v2(
+    ary: Symbol, indices_or_sections: Any, axis: int = 0, squeeze_axis: bool = False
+) -> Symbol:
     """Parts of an array along an axis: a number of equal ones, or cut before the given indices."""
     return ary.split_v2(indices_or_sections, axis, squeeze_axis)
 
 
-def histogram(a, bins=10, range=None, **kwargs) -> Symbol:
+def histogram(a: Any, bins: Any = 10, range: Any = None, **kwargs: Any) -> Symbol:
     """(counts, edges) of values: `bins` equal bins over `range` (a pair), or the edges as a
     Symbol."""
     if isinstance(bins, Symbol):
@@ -167,7 +183,13 @@ def histogram(a, bins=10, range=None, **kwargs) -> Symbol:
     )
 
 
-def Custom(*data, op_type=None, name=None, attr=None, **kwargs) -> Symbol:
+def Custom(
+    *data: Any,
+    op_type: str | None = None,
+    name: str | None = None,
+    attr: dict[str, str] | None = None,
+    **kwargs: Any,
+) -> Symbol:
     """The custom operator registered as op_type (mx.operator.register). data: its inputs; those
     left out become variables. kwargs: parameters of its CustomOpProp, as text, and inputs by
     name."""
@@ -180,7 +202,7 @@ def Custom(*data, op_type=None, name=None, attr=None, **kwargs) -> Symbol:
     return custom_symbol(op, "custom", data, given, {**inputs, "name": name, "attr": attr})
 
 
-def custom_symbol(op, hint: str, data, given: dict, kwargs: dict) -> Symbol:
+def custom_symbol(op: Any, hint: str, data: Any, given: dict, kwargs: dict) -> Symbol:
     """A Symbol of an operator in Python. kwargs: inputs by name, name, attr."""
     name, attr = kwargs.pop("name", None), kwargs.pop("attr", None)
     values = list(data) + [None] * (len(op.inputs) - len(data))
@@ -195,23 +217,14 @@ def custom_symbol(op, hint: str, data, given: dict, kwargs: dict) -> Symbol:
     return apply(op, hint, values, given, name, attr)
 
 
-def _instead(name: str) -> str | None:
-    if name in ("array", "from_numpy", "from_dlpack"):
-        return (
-            "only nd makes arrays: give it as an input, or keep it with self.params.get_constant()"
-        )
-    return did_you_mean(name, __dir__())
-
-
-def __getattr__(name: str):
-    op = REGISTRY.get(name)
-    if op is None:
-        rule = f"module 'sym' has no function {name!r}"
-        raise missing.attribute("sym", name, rule, lambda: _instead(name))
-    function = symbol_function(op, name)
-    setattr(sys.modules[__name__], name, function)
-    return function
-
-
-def __dir__():
-    return sorted({*__all__, *(n for n in REGISTRY if not n.startswith("_"))})
+_ARRAYS = "only nd makes arrays: give it as an input, or keep it with self.params.get_constant()"
+if TYPE_CHECKING:
+    from ._operators import *
+else:
+    __getattr__, __dir__ = derive(
+        __name__,
+        function_of,
+        "",
+        shown="sym",
+        fixes=dict.fromkeys(("array", "from_numpy", "from_dlpack"), _ARRAYS),
+    )

@@ -4,17 +4,18 @@ shape."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..engine.error import InvalidIndex, InvalidType
 
 
-def slice_of(shape: Sequence[int], key) -> tuple[dict | None, tuple[int, ...]]:
+def slice_of(shape: Sequence[int], key: Any) -> tuple[dict | None, tuple[int, ...]]:
     """(attributes of `slice`, or None if everything is taken; shape of the result) of x[key].
 
     key: ints, slices, None and ..., or a tuple of them. A result without axes has shape (1,).
     Raises TypeError for other keys, IndexError for indices out of range.
     """
-    keys = list(key) if isinstance(key, tuple) else [key]
+    keys: list[Any] = list(key) if isinstance(key, tuple) else [key]
     if any(
         not (k is None or k is Ellipsis or isinstance(k, slice) or hasattr(k, "__index__"))
         for k in keys
@@ -28,7 +29,8 @@ def slice_of(shape: Sequence[int], key) -> tuple[dict | None, tuple[int, ...]]:
         raise InvalidIndex(f"too many indices: the array has {len(shape)} dimensions, got {n_axes}")
     at = next((i for i, k in enumerate(keys) if k is Ellipsis), len(keys))
     keys[at : at + 1] = [slice(None)] * (len(shape) - n_axes)
-    spans, result = [], []
+    spans: list[tuple[int, int | None, int]] = []
+    result: list[int] = []
     axes = iter(shape)
     for k in keys:
         if k is None:

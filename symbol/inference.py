@@ -52,7 +52,9 @@ def _given_shapes(outputs: Sequence[Value], args, kwargs) -> dict[Node, tuple[in
     return found
 
 
-def shapes(outputs: Sequence[Value], args, kwargs) -> tuple[tuple[list, list, list], bool]:
+def shapes(
+    outputs: Sequence[Value], args: Any, kwargs: dict[str, Any]
+) -> tuple[tuple[list, list, list], bool]:
     """Shapes of arguments, outputs and auxiliary states, None for an unknown one; are all
     known?"""
     found = Inference(outputs, _given_shapes(outputs, args, kwargs), {}, only_shapes=True)
@@ -63,7 +65,7 @@ def shapes(outputs: Sequence[Value], args, kwargs) -> tuple[tuple[list, list, li
     return (in_shapes, out_shapes, aux_shapes), known
 
 
-def dtypes(outputs: Sequence[Value], args, kwargs) -> tuple[list, list, list]:
+def dtypes(outputs: Sequence[Value], args: Any, kwargs: dict[str, Any]) -> tuple[list, list, list]:
     """Dtypes of arguments, outputs and auxiliary states, None for an unknown one."""
     given = {n: dtype_name(t) for n, t in _given(outputs, args, kwargs, "type").items()}
     found = DtypeInference(outputs, given)

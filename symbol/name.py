@@ -20,7 +20,7 @@ class NameManager:
 
     _current: ClassVar[_Current]
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._counter: dict[str, int] = {}
 
     def get(self, name: str | None, hint: str) -> str:
@@ -52,7 +52,7 @@ class Prefix(NameManager):
 
 
 class _Current(threading.local):
-    def __init__(self):
+    def __init__(self) -> None:
         self.value = NameManager()
         self.outer: list[NameManager] = []  # the enclosing manager of each `with`
 

@@ -4,10 +4,13 @@ element)."""
 from __future__ import annotations
 
 from numbers import Number
+from typing import TYPE_CHECKING, Any
 
 from ..engine.error import MXNetError
-from ..kernels.record import REGISTRY, dtype_name, lookup
-from .symbol import Symbol, apply
+from ..kernels.namespaces import derive
+from ..kernels.record import dtype_name, lookup
+from ..kernels.spec import DType
+from .symbol import Symbol, apply, function_of
 
 
 def _sampler(kind: str, params: dict, shape, dtype, kwargs) -> Symbol:
@@ -35,12 +38,16 @@ def _sampler(kind: str, params: dict, shape, dtype, kwargs) -> Symbol:
     return apply(lookup(f"_sample_{kind}"), f"_sample_{kind}", arrays, given, name, attr)
 
 
-def uniform(low=0, high=1, shape=None, dtype=None, **kwargs) -> Symbol:
+def uniform(
+    low: Any = 0, high: Any = 1, shape: Any = None, dtype: DType | None = None, **kwargs: Any
+) -> Symbol:
     """Floats in [low, high)."""
     return _sampler("uniform", {"low": low, "high": high}, shape, dtype, kwargs)
 
 
-def normal(loc=0, scale=1, shape=None, dtype=None, **kwargs) -> Symbol:
+def normal(
+    loc: Any = 0, scale: Any = 1, shape: Any = None, dtype: DType | None = None, **kwargs: Any
+) -> Symbol:
     """Normal floats of mean loc and standard deviation scale."""
     params = {"loc": loc, "scale": scale}
     if any(isinstance(p, Symbol) for p in params.values()):
@@ -48,41 +55,51 @@ def normal(loc=0, scale=1, shape=None, dtype=None, **kwargs) -> Symbol:
     return _sampler("normal", params, shape, dtype, kwargs)
 
 
-def randn(*shape, **kwargs) -> Symbol:
+def randn(*shape: Any, **kwargs: Any) -> Symbol:
     """Normal floats of a shape: randn(2, 3)."""
     return normal(
         kwargs.pop("loc", 0), kwargs.pop("scale", 1), shape, kwargs.pop("dtype", None), **kwargs
     )
 
 
-def poisson(lam=1, shape=None, dtype=None, **kwargs) -> Symbol:
+def poisson(lam: Any = 1, shape: Any = None, dtype: DType | None = None, **kwargs: Any) -> Symbol:
     """Poisson counts of rate lam."""
     return _sampler("poisson", {"lam": lam}, shape, dtype, kwargs)
 
 
-def exponential(scale=1, shape=None, dtype=None, **kwargs) -> Symbol:
+def exponential(
+    scale: Any = 1, shape: Any = None, dtype: DType | None = None, **kwargs: Any
+) -> Symbol:
     """Exponential floats of mean scale."""
     return _sampler("exponential", {"lam": 1.0 / scale}, shape, dtype, kwargs)
 
 
-def gamma(alpha=1, beta=1, shape=None, dtype=None, **kwargs) -> Symbol:
+def gamma(
+    alpha: Any = 1, beta: Any = 1, shape: Any = None, dtype: DType | None = None, **kwargs: Any
+) -> Symbol:
     """Gamma floats of shape alpha and scale beta."""
     return _sampler("gamma", {"alpha": alpha, "beta": beta}, shape, dtype, kwargs)
 
 
-def negative_binomial(k=1, p=1, shape=None, dtype=None, **kwargs) -> Symbol:
+def negative_binomial(
+    k: Any = 1, p: Any = 1, shape: Any = None, dtype: DType | None = None, **kwargs: Any
+) -> Symbol:
     """Failures before k successes of probability p."""
     return _sampler("negative_binomial", {"k": k, "p": p}, shape, dtype, kwargs)
 
 
-def generalized_negative_binomial(mu=1, alpha=1, shape=None, dtype=None, **kwargs) -> Symbol:
+def generalized_negative_binomial(
+    mu: Any = 1, alpha: Any = 1, shape: Any = None, dtype: DType | None = None, **kwargs: Any
+) -> Symbol:
     """Negative binomial counts of mean mu and dispersion alpha."""
     return _sampler(
         "generalized_negative_binomial", {"mu": mu, "alpha": alpha}, shape, dtype, kwargs
     )
 
 
-def multinomial(data, shape=None, get_prob=True, dtype="int32", **kwargs) -> Symbol:
+def multinomial(
+    data: Any, shape: Any = None, get_prob: bool = True, dtype: DType = "int32", **kwargs: Any
+) -> Symbol:
     """Indices drawn with the probabilities in data's last axis; get_prob: their log probabilities
     too."""
     given = {"get_prob": get_prob, "dtype": dtype, **kwargs} | (
@@ -92,31 +109,21 @@ def multinomial(data, shape=None, get_prob=True, dtype="int32", **kwargs) -> Sym
     return apply(lookup("_sample_multinomial"), "_sample_multinomial", [data], given, name, attr)
 
 
-def shuffle(data, **kwargs) -> Symbol:
+def shuffle(data: Any, **kwargs: Any) -> Symbol:
     """data with its first axis in random order."""
     name, attr = kwargs.pop("name", None), kwargs.pop("attr", None)
     return apply(lookup("_shuffle"), "_shuffle", [data], kwargs, name, attr)
 
 
-def randint(low, high, shape=None, dtype=None, **kwargs) -> Symbol:
+def randint(
+    low: Any, high: Any, shape: Any = None, dtype: DType | None = None, **kwargs: Any
+) -> Symbol:
     """Whole numbers in [low, high)."""
     return _sampler("randint", {"low": low, "high": high}, shape, dtype, kwargs)
 
 
-def _like(kind: str):
-    def function(data, **kwargs):
-        name, attr = kwargs.pop("name", None), kwargs.pop("attr", None)
-        op = lookup(f"_random_{kind}_like")
-        return apply(op, op.name, [data], kwargs, name, attr)
-
-    function.__name__ = function.__qualname__ = f"{kind}_like"
-    function.__doc__ = f"As {kind}, of data's shape."
-    return function
-
-
-globals().update(
-    (f"{kind}_like", _like(kind))
-    for name in REGISTRY
-    if (kind := name.removeprefix("_random_").removesuffix("_like"))
-    and name == f"_random_{kind}_like"
-)
+if TYPE_CHECKING:
+    from ._random_operators import *
+else:  # `uniform_like` ...: as many samples as an array has elements
+    make = lambda full, name: function_of(full, full)
+    __getattr__, __dir__ = derive(__name__, make, "_random_", shown="sym.random")

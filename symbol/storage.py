@@ -4,6 +4,7 @@ node, with the tape for gradients."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..graph.graph import Node, Value, topological
 from ..kernels.spec import STYPES
@@ -59,7 +60,9 @@ class StorageRun:
         self._outputs, self._nodes = list(outputs), list(nodes)
         self._heads: list[NDArray] = []
 
-    def forward(self, arrays, grads, requests, train: bool, compute: Compute) -> list[NDArray]:
+    def forward(
+        self, arrays: Any, grads: Any, requests: Any, train: bool, compute: Compute
+    ) -> list[NDArray]:
         """The outputs for arrays of the variables; grads, requests: of the first of them; compute:
         of a node."""
         known = {Value(n): a for n, a in zip(self._nodes, arrays)}

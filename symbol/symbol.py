@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Number
+from typing import Any
 
 from ..engine import Context
 from ..engine.base import NotImplementedForSymbol
@@ -15,6 +16,7 @@ from ..graph import operators
 from ..graph.graph import caller_line
 from ..kernels.record import REGISTRY, REQUIRED, Operator, lookup
 from ..kernels.signature import dynamic_names, make_function, static_names
+from ..kernels.spec import DType
 from . import attribute
 from .base import Symbol, UntypedError, apply, load, load_json  # noqa: F401  (offered from here)
 from .compose import active, dtype_flag, new_variable, tracing  # noqa: F401  (offered from here)
@@ -22,8 +24,13 @@ from .compose import active, dtype_flag, new_variable, tracing  # noqa: F401  (o
 # ---- functions and methods of operators ----------------------------------------------------------
 
 
+def function_of(full: str, name: str) -> Callable[..., Any]:
+    """The symbolic function of an operator, under a name of its own."""
+    return symbol_function(REGISTRY[full], name)
+
+
 @functools.cache
-def symbol_function(op: Operator, name: str):
+def symbol_function(op: Operator, name: str) -> Callable[..., Any]:
     """The symbolic function of an operator, with its record's signature; it tracks which parameters
     were given."""
     static_keys, dynamic_keys = static_names(op), dynamic_names(op)
@@ -154,7 +161,9 @@ OPERATORS = {
 }
 
 
-def binary(both: str, broadcast: str | None, right: str, left: str | None, a, b) -> Symbol:
+def binary(
+    both: str, broadcast: str | None, right: str, left: str | None, a: Any, b: Any
+) -> Symbol:
     """a <op> b of Symbols and numbers; the arguments are as in OPERATORS. Raises TypeError."""
     if isinstance(a, Symbol) and isinstance(b, Symbol):
         typed = [s._outputs[0].node.is_typed for s in (a, b) if len(s._outputs) == 1]
@@ -199,14 +208,14 @@ _add_operators()
 def var(
     name: str,
     attr: dict[str, str] | None = None,
-    shape=None,
-    lr_mult=None,
-    wd_mult=None,
-    dtype=None,
-    init=None,
-    stype=None,
-    profiler_scope=None,
-    **kwargs,
+    shape: Any = None,
+    lr_mult: float | None = None,
+    wd_mult: float | None = None,
+    dtype: DType | None = None,
+    init: Any = None,
+    stype: str | None = None,
+    profiler_scope: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """A variable: an input of the graph.
 
@@ -251,7 +260,7 @@ def var(
 Variable = var
 
 
-def Group(symbols: Sequence[Symbol], create_fn=None) -> Symbol:
+def Group(symbols: Sequence[Symbol], create_fn: Any = None) -> Symbol:
     """One Symbol with the outputs of several. Raises TypeError."""
     symbols = list(symbols) if not isinstance(symbols, Symbol) else [symbols]
     if not symbols or any(not isinstance(s, Symbol) for s in symbols):

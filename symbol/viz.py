@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from math import prod
+from typing import Any
 
 from ..engine.error import InvalidType
 from ..graph.graph import Node, Value, topological
 from ..kernels.record import dtype_name
+from ..kernels.spec import DType
 from .draw import Drawing, draw, hidden_nodes, shapes_of
 from .symbol import Group, Symbol, load, tracing, var
 
@@ -52,14 +54,14 @@ def _shapes(shape) -> dict[str, tuple[int, ...]]:
 
 
 def plot_network(
-    symbol,
-    title="plot",
-    save_format="svg",
-    shape=None,
-    dtype=None,
-    node_attrs=None,
-    hide_weights=True,
-    collapse=False,
+    symbol: Any,
+    title: str = "plot",
+    save_format: str = "svg",
+    shape: Any = None,
+    dtype: DType | None = None,
+    node_attrs: Any = None,
+    hide_weights: bool = True,
+    collapse: bool = False,
 ) -> Drawing:
     """A drawing of a network; shows itself in Jupyter, `.render("file")` writes it, `.source` is
     its DOT text.
@@ -72,7 +74,7 @@ def plot_network(
     renderer.
     """
     shapes = _shapes(shape)
-    dtypes = {k: dtype_name(t) for k, t in dtype.items()} if isinstance(dtype, dict) else {}
+    dtypes = {k: dtype_name(t) for k, t in dtype.items()} if isinstance(dtype, dict) else None
     return draw(
         _symbol(symbol, shapes)._outputs,
         shapes,
@@ -98,7 +100,9 @@ def parameters(node: Node, hidden: set[Node]) -> dict[Node, None]:
     return found
 
 
-def print_summary(symbol, shape=None, line_length=120, positions=(0.44, 0.64, 0.74, 1.0)) -> None:
+def print_summary(
+    symbol: Any, shape: Any = None, line_length: int = 120, positions: Any = (0.44, 0.64, 0.74, 1.0)
+) -> None:
     """Prints a table of layers: output shape without the batch, parameters, previous layers.
 
     symbol, shape: as in plot_network. positions: ends of the columns, as parts of line_length if at

@@ -78,6 +78,13 @@ def python_files():
     yield from ROOT.glob("*.py")
 
 
+def typed_files():
+    """Files whose public functions all have types. The rules of operators (kernels/) take NumPy
+    arrays, traced arrays and graph values alike, by the names that records define."""
+    for package in PACKAGES:
+        yield from (ROOT / package).rglob("*.py") if package != "kernels" else ()
+
+
 def absolute_imports() -> list[str]:
     """Imports of our own folders that are not relative: they would load a second copy."""
     found = []
@@ -93,6 +100,34 @@ def absolute_imports() -> list[str]:
             for module in modules:
                 if module.split(".")[0] in ("plait", *PACKAGES):
                     found.append(f"{path.relative_to(ROOT)}:{node.lineno} imports {module}")
+    return found
+
+
+def unannotated(path: Path) -> list[str]:
+    """Public functions and methods without the types of all parameters and of the result."""
+    found = []
+
+    def visit(body: list[ast.stmt], in_class: bool) -> None:
+        for node in body:
+            if isinstance(node, ast.ClassDef):  # a private class may be the base of a public one
+                visit(node.body, True)
+            elif isinstance(node, ast.If):
+                visit([*node.body, *node.orelse], in_class)
+            elif isinstance(node, ast.FunctionDef) and (
+                not node.name.startswith("_") or node.name in ("__init__", "__call__")
+            ):
+                a = node.args
+                static = "staticmethod" in map(ast.unparse, node.decorator_list)
+                named = [*a.posonlyargs, *a.args][in_class and not static :]
+                each = [*named, *a.kwonlyargs, *filter(None, (a.vararg, a.kwarg))]
+                missing = [x.arg for x in each if x.annotation is None]
+                if node.returns is None and not (node.name == "__init__" and each):
+                    missing.append("return")
+                if missing:
+                    names = ", ".join(missing)
+                    found.append(f"{path}:{node.lineno} {node.name}: no types of {names}")
+
+    visit(ast.parse(path.read_text()).body, False)
     return found
 
 
@@ -163,6 +198,7 @@ def main() -> int:
         report("import circles", floors.circles(all_ways)),
         report("kinds of devices", floors.device_tests(imports, ROOT)),
         report("absolute imports", absolute_imports()),
+        report("annotations", [line for path in typed_files() for line in unannotated(path)]),
         report("long lines", [line for path in texts() for line in long_lines(path)]),
         subprocess.run([python, ROOT / "tests/gpu/check.py"]).returncode == 0,
     ]

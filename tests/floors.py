@@ -31,10 +31,13 @@ DEVICE_KINDS = re.compile(r"(is|on)_(gpu|cpu|cuda)|device_type(id)?|PL_(LANE|MEM
 # lines that name a device as data, or use what one backend alone has: (file, a part of the line)
 NAMED = {
     ("__init__.py", '"engine.device"'): "where public names are",
-    ("data/io/csv.py", 'ctx="gpu",'): "a default of MXNet's signature; the argument does nothing",
+    (
+        "data/io/csv.py",
+        'ctx: str = "gpu",',
+    ): "a default of MXNet's signature; the argument does nothing",
     ("data/io/image_record.py", 'option("gpu"'): "the same",
-    ("data/io/libsvm.py", 'ctx="gpu",'): "the same",
-    ("data/io/mnist.py", 'ctx="gpu",'): "the same",
+    ("data/io/libsvm.py", 'ctx: str = "gpu",'): "the same",
+    ("data/io/mnist.py", 'ctx: str = "gpu",'): "the same",
     ("gluon/parameter.py", "ctx.device_typeid & 1"): "an index that libraries for MXNet compute",
     ("kernels/generate.py", '/ "cpu"'): "a folder",
     ("kernels/jit.py", '/ "cpu"'): "a folder",

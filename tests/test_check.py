@@ -1,4 +1,4 @@
-"""What make check counts as a line that is too long."""
+"""What make check counts as a line that is too long, and as a function without types."""
 
 import importlib.util
 from pathlib import Path
@@ -30,3 +30,29 @@ def test_long_lines(tmp_path, name, text, numbers):
     path.write_text(text)
     found = check.long_lines(path)
     assert [line.split()[0] for line in found] == [f"{path}:{n}" for n in numbers]
+
+
+TYPED = """
+class A:
+    def __init__(self, x: int): ...
+    def f(self, *args: int) -> int: ...
+    def _g(self, x): ...
+    @staticmethod
+    def h(x: int) -> None: ...
+def f(x: int = 1, *, y: str) -> None: ...
+def _f(x): ...
+"""
+
+
+def test_functions_without_types(tmp_path):
+    path = tmp_path / "typed.py"
+    path.write_text(TYPED)
+    assert check.unannotated(path) == []
+    for typed, untyped, missing in (
+        ("x: int):", "x):", "x"),
+        ("*args: int", "*args", "args"),
+        ("h(x: int)", "h(x)", "x"),
+        ("y: str) -> None", "y)", "y, return"),
+    ):
+        path.write_text(TYPED.replace(typed, untyped))
+        assert [line.split(" of ")[1] for line in check.unannotated(path)] == [missing], typed

@@ -7,8 +7,10 @@ import os
 import random
 import sys
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +29,7 @@ EXTENSIONS = [".jpeg", ".jpg", ".png"]
 # ---- lists ---------------------------------------------------------------------------------------
 
 
-def find_images(root: str, recursive: bool, exts) -> tuple[list[tuple[str, int]], list[str]]:
+def find_images(root: str, recursive: bool, exts: Any) -> tuple[list[tuple[str, int]], list[str]]:
     """((path from root, label) of every image, the folders by label). Without `recursive` only the
     folder itself, with label 0."""
     images: list[tuple[str, int]] = []
@@ -43,13 +45,13 @@ def find_images(root: str, recursive: bool, exts) -> tuple[list[tuple[str, int]]
     return images, folders
 
 
-def write_list(path: str, items) -> None:
+def write_list(path: str, items: Any) -> None:
     """Lines "index<TAB>label<TAB>path"."""
     lines = [f"{index}\t{label:f}\t{name}\n" for index, name, label in items]
     files.write(path, "".join(lines).encode())
 
 
-def make_lists(args) -> list[str]:
+def make_lists(args: Any) -> list[str]:
     """Writes the list files of a folder, in chunks, each optionally split into training, validation
     and test parts. Returns their paths."""
     images, folders = find_images(args.root, args.recursive, args.exts)
@@ -81,7 +83,7 @@ def make_lists(args) -> list[str]:
     return written
 
 
-def items_of(path: str):
+def items_of(path: str) -> Iterator[Any]:
     """Gives (index, path, labels) of a list file; reports invalid lines."""
     with open(path) as lines:
         for n, line in enumerate(lines, 1):
@@ -97,7 +99,7 @@ def items_of(path: str):
 # ---- records -------------------------------------------------------------------------------------
 
 
-def make_record(args, item) -> bytes | None:
+def make_record(args: Any, item: Any) -> bytes | None:
     """The record of one item of a list; None, with a message, where the image cannot be read."""
     index, name, labels = item
     path = os.path.join(args.root, name)
@@ -131,7 +133,7 @@ def _fitted(image: np.ndarray, center_crop: bool, resize: int) -> np.ndarray:
     return resize_bytes(pixels, height, width, LINEAR)
 
 
-def make_records(args, path: str) -> int:
+def make_records(args: Any, path: str) -> int:
     """Writes the .rec and .idx files of a list file beside it. Returns the number of records."""
     base, written = os.path.splitext(path)[0], 0
     ahead: deque = deque()

@@ -10,6 +10,7 @@ import pkgutil
 import textwrap
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from .. import MODULES
 from . import operator_reference
@@ -37,8 +38,8 @@ def public_modules() -> dict[str, ModuleType]:
                 continue
             inner = importlib.import_module(part.name)
             offers = {id(v) for v in public(inner).values()}
-            told = part.ispkg or hasattr(inner, "__all__")
-            if told and inner not in found.values() and offers - shown:
+            lists_names = part.ispkg or hasattr(inner, "__all__")
+            if lists_names and inner not in found.values() and offers - shown:
                 found[name + part.name.removeprefix(module.__name__)] = inner
                 shown |= offers
     return dict(sorted(found.items()))
@@ -59,18 +60,20 @@ def _is_of(value, module: ModuleType) -> bool:
 
 
 def _signature(value) -> str:
+    """The parameters and their defaults, without types: the docstring says more."""
     try:
-        text = str(inspect.signature(value))
+        signature = inspect.signature(value)
     except (TypeError, ValueError):
         return "(...)"
-    return text.partition(" -> ")[0]
+    plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    return str(signature.replace(parameters=plain, return_annotation=signature.empty))
 
 
 def _doc(value) -> str:
     return textwrap.dedent(inspect.getdoc(value) or "").strip()
 
 
-def entry(name: str, value, level: str = "###") -> str:
+def entry(name: str, value: Any, level: str = "###") -> str:
     """The text for one class or function; for a class, its public methods too."""
     lines = [f"{level} {name}\n", f"```text\n{name}{_signature(value)}\n```\n", _doc(value), ""]
     if inspect.isclass(value):

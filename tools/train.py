@@ -11,6 +11,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -79,7 +80,7 @@ def lenet(image_size: int, classes: int = 10) -> nn.HybridSequential:
     return net
 
 
-def build(name: str, image_size: int, classes: int = 10):
+def build(name: str, image_size: int, classes: int = 10) -> Any:
     """A network by name: mlp, lenet, or one of the model zoo."""
     if name == "mlp":
         return mlp(classes)
@@ -91,7 +92,15 @@ def build(name: str, image_size: int, classes: int = 10):
 # ---- the loop ------------------------------------------------------------------------------------
 
 
-def train_epoch(net, loader, trainer, loss_of, label="", mean=None, after_batch=None) -> float:
+def train_epoch(
+    net: Any,
+    loader: Any,
+    trainer: Any,
+    loss_of: Any,
+    label: str = "",
+    mean: Any = None,
+    after_batch: Any = None,
+) -> float:
     """One pass over the data, or the rest of a resumed pass. Returns the mean loss
     (dimensionless).
 
@@ -113,7 +122,7 @@ def train_epoch(net, loader, trainer, loss_of, label="", mean=None, after_batch=
     return mean.get()[1]
 
 
-def evaluate(net, loader, batches: int | None = None) -> float:
+def evaluate(net: Any, loader: Any, batches: int | None = None) -> float:
     """Accuracy in [0, 1] over all batches or the first `batches`."""
     metric = Accuracy()
     for x, y in itertools.islice(loader, batches):
@@ -121,7 +130,7 @@ def evaluate(net, loader, batches: int | None = None) -> float:
     return metric.get()[1]
 
 
-def seconds_per_epoch(net, loader, loss_of, batches: int = 30) -> dict[str, float]:
+def seconds_per_epoch(net: Any, loader: Any, loss_of: Any, batches: int = 30) -> dict[str, float]:
     """Time of an epoch eager and hybridized (s), from a few batches of each; the weights are not
     changed."""
     sample = [batch for batch, _ in zip(loader, range(batches))]

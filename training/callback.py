@@ -18,7 +18,7 @@ class BatchEndParam(NamedTuple):
     locals: Any
 
 
-def do_checkpoint(prefix: str, period: int = 1):
+def do_checkpoint(prefix: str, period: int = 1) -> Any:
     """An epoch-end callback (epoch, symbol, arg_params, aux_params) that saves every `period`
     epochs.
 
@@ -33,7 +33,9 @@ def do_checkpoint(prefix: str, period: int = 1):
     return callback
 
 
-def module_checkpoint(mod, prefix: str, period: int = 1, save_optimizer_states: bool = False):
+def module_checkpoint(
+    mod: Any, prefix: str, period: int = 1, save_optimizer_states: bool = False
+) -> Any:
     """An epoch-end callback that saves a Module every `period` epochs."""
     period = max(1, int(period))
 
@@ -47,7 +49,7 @@ def module_checkpoint(mod, prefix: str, period: int = 1, save_optimizer_states: 
 def save_checkpoint(
     prefix: str,
     epoch: int,
-    symbol,
+    symbol: Any,
     arg_params: dict,
     aux_params: dict,
     remove_amp_cast: bool = True,
@@ -71,7 +73,7 @@ def _values(metric) -> list[tuple]:
     return metric.get_name_value() if metric is not None else []
 
 
-def log_train_metric(period: int, auto_reset: bool = False):
+def log_train_metric(period: int, auto_reset: bool = False) -> Any:
     """A batch-end callback that logs the metric every `period` batches."""
 
     def callback(param):
@@ -100,7 +102,7 @@ class Speedometer:
         self.batch_size, self.frequent, self.auto_reset = batch_size, frequent, auto_reset
         self.init, self.tic, self.last_count = False, 0.0, 0
 
-    def __call__(self, param) -> None:
+    def __call__(self, param: Any) -> None:
         count = param.nbatch
         if self.last_count > count:
             self.init = False
@@ -136,7 +138,7 @@ class ProgressBar:
     def __init__(self, total: int, length: int = 80):
         self.total, self.bar_len = total, length
 
-    def __call__(self, param) -> None:
+    def __call__(self, param: Any) -> None:
         part = param.nbatch / self.total
         filled = int(round(self.bar_len * part))
         sys.stdout.write(
@@ -147,6 +149,6 @@ class ProgressBar:
 class LogValidationMetricsCallback:
     """An eval-end callback that logs the metric."""
 
-    def __call__(self, param) -> None:
+    def __call__(self, param: Any) -> None:
         for name, value in _values(param.eval_metric):
             logging.info("Epoch[%d] Validation-%s=%f", param.epoch, name, value)

@@ -4,6 +4,7 @@ uninterrupted one."""
 from __future__ import annotations
 
 import os
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..engine import files
@@ -74,13 +75,13 @@ class Checkpoint:
 
         def __getattr__(self, name: str) -> Any: ...
 
-    def __init__(self, path, /, **parts):
+    def __init__(self, path: str | PathLike[str], /, **parts: Any):
         self.path = os.fspath(path)
         self._parts: dict = {}
         self._values: list[str] = []
         self.add(**parts)
 
-    def add(self, **parts) -> None:
+    def add(self, **parts: Any) -> None:
         """Adds parts."""
         for name, part in parts.items():
             if isinstance(part, HasParameters) or saved_state.has_state(part):
@@ -173,12 +174,12 @@ class Checkpoint:
         random.set_state(found["streams"])
 
 
-def load(path) -> dict:
+def load(path: str | PathLike[str]) -> dict:
     """The content of a checkpoint's file. Raises StateError for other files."""
     return saved_state.read(path, saved_state.CHECKPOINT, "checkpoint")
 
 
-def is_checkpoint(path) -> bool:
+def is_checkpoint(path: str | PathLike[str]) -> bool:
     """Did a Checkpoint write this file?"""
     content = files.read(path, "checkpoint")
     return (
@@ -190,14 +191,14 @@ def is_checkpoint(path) -> bool:
 # ---- parts ---------------------------------------------------------------------------------------
 
 
-def state_of(part) -> saved_state.Saved:
+def state_of(part: Any) -> saved_state.Saved:
     """The state of something with parameters or of an object with state_dict."""
     if isinstance(part, HasParameters):
         return saved_state.Saved(KIND, part._saved_parameters())
     return saved_state.saved(part)
 
 
-def restore(part, found, where: str) -> None:
+def restore(part: Any, found: Any, where: str) -> None:
     """Restores the state of a part. Raises StateError."""
     if not isinstance(part, HasParameters):
         saved_state.restore(part, found, where)

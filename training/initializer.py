@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -37,19 +38,22 @@ class InitDesc(str):
     global_init: the initializer that composite ones fall back to.
     """
 
+    attrs: dict[str, str]
+    global_init: Callable | None
+
     def __new__(cls, name, attrs=None, global_init=None):
         desc = super().__new__(cls, name)
         desc.attrs, desc.global_init = attrs or {}, global_init
         return desc
 
 
-def register(klass):
+def register(klass: type) -> Any:
     """Class decorator: makes an initializer known under its name in lower case."""
     _registry[klass.__name__.lower()] = klass
     return klass
 
 
-def alias(*aliases):
+def alias(*aliases: Any) -> Any:
     """Class decorator: further names of an initializer."""
 
     def add(klass):
@@ -59,18 +63,18 @@ def alias(*aliases):
     return add
 
 
-def create(*args, **kwargs):
+def create(*args: Any, **kwargs: Any) -> Any:
     """An initializer from an initializer, a name, or the JSON text of `dumps`; further arguments
     are those of its class. Raises InitializerError."""
     if not args:
         raise InitializerError("an initializer must be an Initializer or its name, got nothing")
-    init, *args = args
+    init, *own = args
     if isinstance(init, (Initializer, Load, Mixed)) or (
         callable(init) and not isinstance(init, type)
     ):
         return init
     if isinstance(init, type):
-        return init(*args, **kwargs)
+        return init(*own, **kwargs)
     if not isinstance(init, str):
         raise InitializerError(f"an initializer must be an Initializer or its name, got {init!r}")
     if init.startswith("["):
@@ -79,7 +83,7 @@ def create(*args, **kwargs):
     if klass is None:
         rule = f"{init} is not registered. Please register with initializer.register first"
         raise InitializerError(compose(rule, fix=did_you_mean(init, _registry)))
-    return klass(*args, **kwargs)
+    return klass(*own, **kwargs)
 
 
 def _fill(arr: NDArray, value) -> None:
@@ -135,10 +139,13 @@ class Initializer:
         "moving_avg": "_init_zero",
     }
 
-    def __init__(self, **kwargs):
-        self._kwargs, self._verbose, self._print_func = kwargs, False, None
+    def __init__(self, **kwargs: Any):
+        self._kwargs, self._verbose = kwargs, False
+        self._print_func: Callable[..., Any] | None = None
 
-    def set_verbosity(self, verbose=False, print_func=None):
+    def set_verbosity(
+        self, verbose: bool = False, print_func: Callable[..., Any] | None = None
+    ) -> Self:
         """Prints a line (with `print_func`) for each array that is initialized."""
         self._verbose = verbose
         self._print_func = print_func or (
@@ -166,7 +173,7 @@ class Initializer:
 
     __hash__ = object.__hash__
 
-    def __call__(self, desc, arr: NDArray) -> None:
+    def __call__(self, desc: str, arr: NDArray) -> None:
         """Fills arr. desc: an InitDesc or a name. Raises InitializerError when no rule fits the
         name."""
         if not isinstance(desc, str):
@@ -223,7 +230,7 @@ class Initializer:
         )
 
 
-def bilinear_kernel(shape) -> np.ndarray:
+def bilinear_kernel(shape: Sequence[int]) -> np.ndarray:
     """Weights (channels, 1, h, w) that make a transposed convolution interpolate bilinearly."""
     f = math.ceil(shape[3] / 2.0)
     c = (2 * f - 1 - f % 2) / (2.0 * f)
@@ -257,11 +264,11 @@ class One(Initializer):
 class Constant(Initializer):
     """One value (a number, or an array that broadcasts to the parameter's shape)."""
 
-    def __init__(self, value):
+    def __init__(self, value: Any):
         super().__init__(value=value)
         self.value = value
 
-    def dumps(self):
+    def dumps(self) -> Any:
         value = self.value
         return json.dumps(
             ["constant", {"value": value if np.isscalar(value) else np.asarray(value).tolist()}]
@@ -283,7 +290,7 @@ class Constant(Initializer):
 class Uniform(Initializer):
     """Uniform in [-scale, scale]."""
 
-    def __init__(self, scale=0.07):
+    def __init__(self, scale: float = 0.07):
         super().__init__(scale=scale)
         self.scale = scale
 
@@ -295,7 +302,7 @@ class Uniform(Initializer):
 class Normal(Initializer):
     """Normal with mean 0 and standard deviation sigma."""
 
-    def __init__(self, sigma=0.01):
+    def __init__(self, sigma: float = 0.01):
         super().__init__(sigma=sigma)
         self.sigma = sigma
 
@@ -311,7 +318,7 @@ class Orthogonal(Initializer):
     Source: Saxe et al. 2013, arXiv:1312.6120.
     """
 
-    def __init__(self, scale=1.414, rand_type="uniform"):
+    def __init__(self, scale: float = 1.414, rand_type: str = "uniform"):
         super().__init__(scale=scale, rand_type=rand_type)
         self.scale, self.rand_type = scale, rand_type
 
@@ -339,7 +346,7 @@ class Xavier(Initializer):
     Source: Glorot and Bengio 2010, AISTATS.
     """
 
-    def __init__(self, rnd_type="uniform", factor_type="avg", magnitude=3):
+    def __init__(self, rnd_type: str = "uniform", factor_type: str = "avg", magnitude: float = 3):
         super().__init__(rnd_type=rnd_type, factor_type=factor_type, magnitude=magnitude)
         self.rnd_type, self.factor_type, self.magnitude = rnd_type, factor_type, float(magnitude)
 
@@ -375,7 +382,7 @@ class MSRAPrelu(Xavier):
     Source: He et al. 2015, arXiv:1502.01852.
     """
 
-    def __init__(self, factor_type="avg", slope=0.25):
+    def __init__(self, factor_type: str = "avg", slope: float = 0.25):
         super().__init__("gaussian", factor_type, 2.0 / (1 + slope**2))
         self._kwargs = {"factor_type": factor_type, "slope": slope}
 
@@ -392,7 +399,7 @@ class Bilinear(Initializer):
 class LSTMBias(Initializer):
     """Zeros, and forget_bias at the forget gate; gates stand in the order in, forget, cell, out."""
 
-    def __init__(self, forget_bias=1.0):
+    def __init__(self, forget_bias: float = 1.0):
         super().__init__(forget_bias=forget_bias)
         self.forget_bias = forget_bias
 
@@ -418,7 +425,15 @@ class FusedRNN(Initializer):
         "gru": ("_r", "_z", "_o"),
     }
 
-    def __init__(self, init, num_hidden, num_layers, mode, bidirectional=False, forget_bias=1.0):
+    def __init__(
+        self,
+        init: Any,
+        num_hidden: int,
+        num_layers: int,
+        mode: str,
+        bidirectional: bool = False,
+        forget_bias: float = 1.0,
+    ):
         if isinstance(init, str):
             init = create(init)
         super().__init__(
@@ -439,8 +454,10 @@ class FusedRNN(Initializer):
         n_input = arr.size // n - (self.num_layers - 1) * (h + len(dirs) * h + 2) - h - 2
         global_init = getattr(desc, "global_init", None)
         init = self.init or global_init
+        if init is None:
+            raise InitializerError("FusedRNN: needs init, as there is no global initializer")
         flat, at = np.zeros(arr.size, np.float32), 0
-        pieces = []
+        pieces: list[tuple[str, tuple[int, ...]]] = []
         for layer in range(self.num_layers):
             width = n_input if layer == 0 else len(dirs) * h
             pieces += [
@@ -475,13 +492,13 @@ class Load:
     param: dict of NDArrays, or the name of a file.
     """
 
-    def __init__(self, param, default_init=None, verbose=False):
+    def __init__(self, param: Any, default_init: Any = None, verbose: bool = False):
         if isinstance(param, str):
             param = serialization.load(param)
         self.param = {k[4:] if k.startswith(("arg:", "aux:")) else k: v for k, v in param.items()}
         self.default_init, self.verbose = default_init, verbose
 
-    def __call__(self, name, arr):
+    def __call__(self, name: str, arr: NDArray) -> None:
         if name in self.param:
             if arr.shape != self.param[name].shape:
                 raise InitializerError(
@@ -502,7 +519,7 @@ class Load:
 class Mixed:
     """The first initializer whose regular expression matches the parameter's name."""
 
-    def __init__(self, patterns, initializers):
+    def __init__(self, patterns: Any, initializers: Any):
         if len(patterns) != len(initializers):
             raise InitializerError(
                 f"Mixed: needs as many patterns as initializers, got {len(patterns)} and "
@@ -510,7 +527,7 @@ class Mixed:
             )
         self.map = [(re.compile(p), create(i)) for p, i in zip(patterns, initializers)]
 
-    def __call__(self, name, arr):
+    def __call__(self, name: str, arr: NDArray) -> Any:
         for pattern, init in self.map:
             if pattern.match(name):
                 return init(name, arr)

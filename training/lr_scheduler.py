@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 from ..engine.error import InvalidValue, MissingMethod
 from ..ndarray.saved_state import Stateful
@@ -27,7 +28,13 @@ class LRScheduler(Stateful):
             warmup_begin_lr to base_lr ("linear") or stays at warmup_begin_lr ("constant").
     """
 
-    def __init__(self, base_lr=0.01, warmup_steps=0, warmup_begin_lr=0, warmup_mode="linear"):
+    def __init__(
+        self,
+        base_lr: float = 0.01,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0,
+        warmup_mode: str = "linear",
+    ):
         _require(
             isinstance(warmup_steps, int), f"warmup_steps must be an int, got {warmup_steps!r}"
         )
@@ -47,7 +54,7 @@ class LRScheduler(Stateful):
             f"Supports only linear and constant modes of warmup, got {warmup_mode!r}",
         )
 
-    def get_warmup_lr(self, num_update):
+    def get_warmup_lr(self, num_update: int) -> Any:
         """The rate during warmup."""
         if self.warmup_mode == "constant":
             return self.warmup_begin_lr
@@ -56,7 +63,7 @@ class LRScheduler(Stateful):
             + (self.warmup_final_lr - self.warmup_begin_lr) * num_update / self.warmup_steps
         )
 
-    def __call__(self, num_update):
+    def __call__(self, num_update: int) -> Any:
         raise MissingMethod(f"{type(self).__name__} must define __call__(self, num_update)")
 
 
@@ -65,20 +72,20 @@ class FactorScheduler(LRScheduler):
 
     def __init__(
         self,
-        step,
-        factor=1,
-        stop_factor_lr=1e-8,
-        base_lr=0.01,
-        warmup_steps=0,
-        warmup_begin_lr=0,
-        warmup_mode="linear",
+        step: Any,
+        factor: float = 1,
+        stop_factor_lr: float = 1e-8,
+        base_lr: float = 0.01,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0,
+        warmup_mode: str = "linear",
     ):
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         _require(step >= 1, f"Schedule step must be greater or equal than 1 round, got {step}")
         _require(factor <= 1.0, f"Factor must be no more than 1 to make lr reduce, got {factor}")
         self.step, self.factor, self.stop_factor_lr, self.count = step, factor, stop_factor_lr, 0
 
-    def __call__(self, num_update):
+    def __call__(self, num_update: int) -> Any:
         if num_update < self.warmup_steps:
             return self.get_warmup_lr(num_update)
         while num_update > self.count + self.step:
@@ -92,7 +99,13 @@ class MultiFactorScheduler(LRScheduler):
     `step`."""
 
     def __init__(
-        self, step, factor=1, base_lr=0.01, warmup_steps=0, warmup_begin_lr=0, warmup_mode="linear"
+        self,
+        step: Any,
+        factor: float = 1,
+        base_lr: float = 0.01,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0,
+        warmup_mode: str = "linear",
     ):
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         _require(isinstance(step, list) and step, f"step must be a list of ints, got {step!r}")
@@ -104,7 +117,7 @@ class MultiFactorScheduler(LRScheduler):
         _require(factor <= 1.0, f"Factor must be no more than 1 to make lr reduce, got {factor}")
         self.step, self.factor, self.cur_step_ind, self.count = step, factor, 0, 0
 
-    def __call__(self, num_update):
+    def __call__(self, num_update: int) -> Any:
         if num_update < self.warmup_steps:
             return self.get_warmup_lr(num_update)
         while self.cur_step_ind < len(self.step) and num_update > self.step[self.cur_step_ind]:
@@ -117,7 +130,15 @@ class MultiFactorScheduler(LRScheduler):
 class _Decay(LRScheduler):
     """From base_lr to final_lr over max_update updates, warmup included."""
 
-    def __init__(self, max_update, base_lr, final_lr, warmup_steps, warmup_begin_lr, warmup_mode):
+    def __init__(
+        self,
+        max_update: int,
+        base_lr: float,
+        final_lr: float,
+        warmup_steps: Any,
+        warmup_begin_lr: float,
+        warmup_mode: Any,
+    ):
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         _require(isinstance(max_update, int), f"max_update must be an int, got {max_update!r}")
         _require(
@@ -131,7 +152,7 @@ class _Decay(LRScheduler):
         """The fraction of the decay that remains after a fraction `done` in [0, 1] of the steps."""
         raise NotImplementedError
 
-    def __call__(self, num_update):
+    def __call__(self, num_update: int) -> Any:
         if num_update < self.warmup_steps:
             return self.get_warmup_lr(num_update)
         if num_update <= self.max_update:
@@ -145,13 +166,13 @@ class PolyScheduler(_Decay):
 
     def __init__(
         self,
-        max_update,
-        base_lr=0.01,
-        pwr=2,
-        final_lr=0,
-        warmup_steps=0,
-        warmup_begin_lr=0,
-        warmup_mode="linear",
+        max_update: int,
+        base_lr: float = 0.01,
+        pwr: float = 2,
+        final_lr: float = 0,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0,
+        warmup_mode: str = "linear",
     ):
         super().__init__(max_update, base_lr, final_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         self.power = pwr
@@ -166,12 +187,12 @@ class CosineScheduler(_Decay):
 
     def __init__(
         self,
-        max_update,
-        base_lr=0.01,
-        final_lr=0,
-        warmup_steps=0,
-        warmup_begin_lr=0,
-        warmup_mode="linear",
+        max_update: int,
+        base_lr: float = 0.01,
+        final_lr: float = 0,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0,
+        warmup_mode: str = "linear",
     ):
         super().__init__(max_update, base_lr, final_lr, warmup_steps, warmup_begin_lr, warmup_mode)
 

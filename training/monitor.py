@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import re
+from collections.abc import Callable
+from typing import Any
 
 from ..engine.error import InvalidType
 from ..ndarray import NDArray, functions
@@ -28,7 +30,14 @@ class Monitor:
     speed.
     """
 
-    def __init__(self, interval, stat_func=None, pattern=".*", sort=False, monitor_all=False):
+    def __init__(
+        self,
+        interval: int,
+        stat_func: Callable[..., Any] | None = None,
+        pattern: str = ".*",
+        sort: bool = False,
+        monitor_all: bool = False,
+    ):
         self.interval, self.stat_func = interval, stat_func or _rms
         self.sort, self.monitor_all = sort, monitor_all
         self.re_prog = re.compile(pattern)
@@ -41,7 +50,7 @@ class Monitor:
         if self.activated and self.re_prog.match(name):
             self.queue.append((self.step, name, self.stat_func(array)))
 
-    def install(self, exe) -> None:
+    def install(self, exe: Any) -> None:
         """Watches an executor."""
         self.exes.append(exe)
         self._watch(exe)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 
 class Progress:
@@ -19,13 +20,15 @@ class Progress:
     EVERY = 20
 
     def __init__(self, total: int | None, label: str):
-        self._bar, self._pending, self._count = None, None, 0
+        self._bar: Any = None
+        self._pending: Any = None  # the loss to show next
+        self._count = 0
         if sys.stderr.isatty() and not os.environ.get("CI") and not os.environ.get("NO_COLOR"):
             from tqdm import tqdm
 
             self._bar = tqdm(total=total, desc=label, leave=False, unit="batch")
 
-    def step(self, loss) -> None:
+    def step(self, loss: Any) -> None:
         """One step is done. loss: NDArray, its mean is shown."""
         self._count += 1
         if self._bar is not None:

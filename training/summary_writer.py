@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 from ..engine.error import MXNetError
 
@@ -13,7 +14,7 @@ class MissingWriter(MXNetError, ImportError):
     """No package that writes TensorBoard files is installed."""
 
 
-def summary_writer(logging_dir: str):
+def summary_writer(logging_dir: str | None) -> Any:
     """A SummaryWriter for a folder. Raises MissingWriter (also an ImportError)."""
     for name in WRITERS:
         try:

@@ -1,30 +1,25 @@
 """mx.contrib: mixed precision, text, TensorBoard, data iterators, old autograd, namespaces."""
 
-import importlib
+from typing import TYPE_CHECKING
 
 from ...engine import missing
+from ...engine.lazy import submodule
 
-_PACKAGE = __package__.partition(".")[0]
-# so that importing mx.contrib is fast; other names of mx.contrib: its own modules
-_ON_FIRST_USE = {
-    "amp": "amp",
-    "autograd": "autograd",
-    "io": "io",
-    "nd": "ndarray",
-    "ndarray": "ndarray",
-    "sym": "symbol",
-    "symbol": "symbol",
-    "svrg_optimization": "svrg_optimization",
-    "tensorboard": "tensorboard",
-    "text": "text",
-}
+if TYPE_CHECKING:
+    from ...data import text
+    from ...gluon import amp
+    from ...training import svrg_optimization
+    from . import autograd, io, ndarray, symbol, tensorboard
+    from . import ndarray as nd
+    from . import symbol as sym
+else:
 
+    def __getattr__(name: str):
+        found = submodule(__name__, name)
+        if found is None:
+            raise missing.attribute("contrib", name)
+        return found
 
-def __getattr__(name):
-    if name not in _ON_FIRST_USE:
-        raise missing.attribute("contrib", name)
-    return importlib.import_module(f"{_PACKAGE}.contrib.{_ON_FIRST_USE[name]}")
-
-
-def __dir__():
-    return sorted({*globals(), *_ON_FIRST_USE})
+    def __dir__():
+        names = "amp autograd io nd ndarray svrg_optimization sym symbol tensorboard text"
+        return names.split()

@@ -4,6 +4,8 @@ recording were one switch."""
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...engine.base import c_array, c_array_buf, c_handle_array, check_call  # noqa: F401
 from ...engine.error import InvalidType
@@ -24,7 +26,7 @@ __all__ = [
 ]
 
 
-def set_is_training(is_train) -> bool:
+def set_is_training(is_train: Any) -> bool:
     """Switches training mode and recording together. Returns whether recording was on."""
     current.set_training(is_train)
     return current.set_recording(is_train)
@@ -33,8 +35,9 @@ def set_is_training(is_train) -> bool:
 class TrainingStateScope:
     """`with TrainingStateScope(True):` computations inside are recorded, in training mode."""
 
-    def __init__(self, enter_state):
-        self._enter_state, self._before = enter_state, None
+    def __init__(self, enter_state: bool):
+        self._enter_state = enter_state
+        self._before: bool | None = None
 
     def __enter__(self):
         self._before = set_is_training(self._enter_state)
@@ -54,7 +57,7 @@ def test_section() -> TrainingStateScope:
     return TrainingStateScope(False)
 
 
-def backward(outputs, out_grads=None, retain_graph=False) -> None:
+def backward(outputs: Any, out_grads: Any = None, retain_graph: bool = False) -> None:
     """Computes the gradients of marked variables. outputs: list of arrays; out_grads: None, or a
     list with a gradient, or None, for each."""
     if not isinstance(outputs, (list, tuple)):
@@ -71,19 +74,21 @@ class OutputsError(InvalidType, AssertionError):
     """Outputs or inputs of a gradient that are not arrays."""
 
 
-def compute_gradient(outputs) -> None:
+def compute_gradient(outputs: Any) -> None:
     """backward of a list of outputs."""
     backward(outputs)
 
 
-def grad_and_loss(func, argnum=None):
+def grad_and_loss(
+    func: Callable[..., Any], argnum: int | Sequence[int] | None = None
+) -> Callable[..., Any]:
     """A function that returns (gradients, outputs) of func. argnum: number of the argument, or of
     several, to differentiate by; None for all."""
 
     @functools.wraps(func)
     def wrapped(*args):
         chosen = range(len(args)) if argnum is None else argnum
-        variables = [args[i] for i in (chosen if hasattr(chosen, "__len__") else [chosen])]
+        variables = [args[chosen]] if isinstance(chosen, int) else [args[i] for i in chosen]
         for x in variables:
             if not isinstance(x, NDArray):
                 raise OutputsError(f"type of autograd input should NDArray, got {type(x).__name__}")
@@ -97,7 +102,7 @@ def grad_and_loss(func, argnum=None):
     return wrapped
 
 
-def grad(func, argnum=None):
+def grad(func: Callable[..., Any], argnum: Any = None) -> Any:
     """A function that returns the gradients of func. argnum: as in grad_and_loss."""
     both = grad_and_loss(func, argnum)
 

@@ -1,11 +1,11 @@
 """mx.contrib.ndarray: the functions of mx.nd.contrib under their older name."""
 
+from typing import TYPE_CHECKING
+
 from ...ndarray import contrib
 
-
-def __getattr__(name):
-    return getattr(contrib, name)
-
-
-def __dir__():
-    return dir(contrib)
+if TYPE_CHECKING:
+    from ...ndarray.contrib import *
+else:
+    __getattr__ = lambda name: getattr(contrib, name)
+    __dir__ = lambda: dir(contrib)

@@ -1,11 +1,11 @@
 """mx.contrib.symbol: the functions of mx.sym.contrib under their older name."""
 
+from typing import TYPE_CHECKING
+
 from ... import symbol
 
-
-def __getattr__(name):
-    return getattr(symbol.contrib, name)
-
-
-def __dir__():
-    return dir(symbol.contrib)
+if TYPE_CHECKING:
+    from ...symbol.contrib import *
+else:
+    __getattr__ = lambda name: getattr(symbol.contrib, name)
+    __dir__ = lambda: dir(symbol.contrib)

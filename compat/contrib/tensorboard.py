@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...training.summary_writer import summary_writer
 
 
@@ -15,10 +17,10 @@ class LogMetricsCallback:
     Raises: ImportError when no package that writes the files is installed.
     """
 
-    def __init__(self, logging_dir, prefix=None):
+    def __init__(self, logging_dir: Any, prefix: str | None = None):
         self.prefix, self.summary_writer = prefix, summary_writer(logging_dir)
 
-    def __call__(self, param) -> None:
+    def __call__(self, param: Any) -> None:
         if param.eval_metric is None:
             return
         for name, value in param.eval_metric.get_name_value():

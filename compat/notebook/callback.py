@@ -9,6 +9,7 @@ import datetime
 import importlib
 import time
 from collections import defaultdict
+from typing import Any
 
 from ...engine.error import MissingMethod, MXNetError
 
@@ -40,7 +41,7 @@ class PandasLogger:
         frequent: batches between rows of the training table.
     """
 
-    def __init__(self, batch_size, frequent=50):
+    def __init__(self, batch_size: int, frequent: int = 50):
         self._pandas = _need("pandas")
         self.batch_size, self.frequent = batch_size, frequent
         self._rows: dict[str, list[dict]] = {"train": [], "eval": [], "epoch": []}
@@ -48,22 +49,22 @@ class PandasLogger:
         self.last_time = time.time()
 
     @property
-    def train_df(self):
+    def train_df(self) -> Any:
         """Table of training batches."""
         return self._pandas.DataFrame(self._rows["train"])
 
     @property
-    def eval_df(self):
+    def eval_df(self) -> Any:
         """Table of evaluations."""
         return self._pandas.DataFrame(self._rows["eval"])
 
     @property
-    def epoch_df(self):
+    def epoch_df(self) -> Any:
         """Table of epochs' times."""
         return self._pandas.DataFrame(self._rows["epoch"])
 
     @property
-    def all_dataframes(self):
+    def all_dataframes(self) -> dict[str, Any]:
         """The three tables by name."""
         return {name: self._pandas.DataFrame(rows) for name, rows in self._rows.items()}
 
@@ -71,16 +72,16 @@ class PandasLogger:
         """Time since the start."""
         return datetime.datetime.now() - self.start_time
 
-    def append_metrics(self, metrics, df_name):
+    def append_metrics(self, metrics: Any, df_name: Any) -> None:
         """Adds a row {column: value} to a table."""
         self._rows[df_name].append(metrics)
 
-    def train_cb(self, param):
+    def train_cb(self, param: Any) -> None:
         """Callback after a batch."""
         if param.nbatch % self.frequent == 0:
             self._process_batch(param, "train")
 
-    def eval_cb(self, param):
+    def eval_cb(self, param: Any) -> None:
         """Callback after an evaluation."""
         self._process_batch(param, "eval")
 
@@ -97,7 +98,7 @@ class PandasLogger:
         self.append_metrics(row, df_name)
         self.last_time = now
 
-    def epoch_cb(self, *args):
+    def epoch_cb(self, *args: Any) -> None:
         """Callback after an epoch."""
         now = datetime.datetime.now()
         row = {"elapsed": self.elapsed(), "epoch_time": now - self.last_epoch_time}
@@ -122,7 +123,14 @@ class LiveBokehChart:
         display_freq: seconds between renderings.
     """
 
-    def __init__(self, pandas_logger, metric_name, display_freq=10, batch_size=None, frequent=50):
+    def __init__(
+        self,
+        pandas_logger: Any,
+        metric_name: Any,
+        display_freq: int = 10,
+        batch_size: int | None = None,
+        frequent: int = 50,
+    ):
         self._io = _need("bokeh.io")
         self.pandas_logger = pandas_logger or PandasLogger(batch_size or 1, frequent)
         self.display_freq, self.metric_name = display_freq, metric_name
@@ -130,11 +138,11 @@ class LiveBokehChart:
         self._io.output_notebook()
         self.handle = self.setup_chart()
 
-    def setup_chart(self):
+    def setup_chart(self) -> Any:
         """Creates the chart and returns its handle; for subclasses."""
         raise MissingMethod(f"{type(self).__name__} must define setup_chart()")
 
-    def update_chart_data(self):
+    def update_chart_data(self) -> Any:
         """Adds new values to the chart; for subclasses."""
         raise MissingMethod(f"{type(self).__name__} must define update_chart_data()")
 
@@ -146,14 +154,14 @@ class LiveBokehChart:
         self._io.push_notebook(handle=self.handle)
         self.last_update = time.time()
 
-    def batch_cb(self, param):
+    def batch_cb(self, param: Any) -> None:
         """Callback after a batch."""
         self.pandas_logger.train_cb(param)
         if self.interval_elapsed():
             self.update_chart_data()
             self._push_render()
 
-    def eval_cb(self, param):
+    def eval_cb(self, param: Any) -> None:
         """Callback after an evaluation: renders."""
         self.pandas_logger.eval_cb(param)
         self.update_chart_data()
@@ -167,13 +175,13 @@ class LiveBokehChart:
 class LiveTimeSeries(LiveBokehChart):
     """A number over the time since the start; update_chart_data(value) adds a point."""
 
-    def __init__(self, **fig_params):
+    def __init__(self, **fig_params: Any):
         self._figure = _need("bokeh.plotting").figure(
             x_axis_type="datetime", x_axis_label="Elapsed time", **fig_params
         )
         super().__init__(None, None)
 
-    def setup_chart(self):
+    def setup_chart(self) -> Any:
         self.start_time = datetime.datetime.now()
         self._line = self._figure.line([], [])
         return _need("bokeh.plotting").show(self._figure, notebook_handle=True)
@@ -182,7 +190,7 @@ class LiveTimeSeries(LiveBokehChart):
         """Time since the start."""
         return datetime.datetime.now() - self.start_time
 
-    def update_chart_data(self, value=None):
+    def update_chart_data(self, value: Any = None) -> None:
         if value is not None:
             self._line.data_source.stream({"x": [self.elapsed()], "y": [value]})
             self._push_render()
@@ -191,10 +199,10 @@ class LiveTimeSeries(LiveBokehChart):
 class LiveLearningCurve(LiveBokehChart):
     """A metric on training and evaluation data over the time."""
 
-    def __init__(self, metric_name, display_freq=10, frequent=50):
+    def __init__(self, metric_name: Any, display_freq: int = 10, frequent: int = 50):
         super().__init__(None, metric_name, display_freq, 1, frequent)
 
-    def setup_chart(self):
+    def setup_chart(self) -> Any:
         figure = _need("bokeh.plotting").figure(
             x_axis_type="datetime", x_axis_label="Training time", y_axis_label=self.metric_name
         )
@@ -205,7 +213,7 @@ class LiveLearningCurve(LiveBokehChart):
         figure.legend.location = "bottom_right"
         return _need("bokeh.plotting").show(figure, notebook_handle=True)
 
-    def update_chart_data(self):
+    def update_chart_data(self) -> None:
         tables = self.pandas_logger.all_dataframes
         for name, line in self._lines.items():
             if len(tables[name]):
@@ -215,7 +223,7 @@ class LiveLearningCurve(LiveBokehChart):
                 }
 
 
-def args_wrapper(*args) -> dict:
+def args_wrapper(*args: Any) -> dict:
     """Keyword arguments for fit that install the callbacks of several of these objects."""
     joined = defaultdict(list)
     for logger in args:

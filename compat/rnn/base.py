@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ... import ndarray as nd
 from ... import symbol
 from ...engine.error import InvalidValue, MissingMethod, MXNetError
@@ -15,11 +18,11 @@ class CellError(MXNetError, AssertionError):
 class RNNParams:
     """Variables by name, shared between cells. prefix: the prefix of every name."""
 
-    def __init__(self, prefix=""):
+    def __init__(self, prefix: str = ""):
         self._prefix = prefix
-        self._params = {}
+        self._params: dict[str, Symbol] = {}
 
-    def get(self, name, **kwargs):
+    def get(self, name: str, **kwargs: Any) -> Any:
         """The variable prefix + name, created at its first use. kwargs: as for sym.Variable."""
         name = self._prefix + name
         if name not in self._params:
@@ -27,7 +30,7 @@ class RNNParams:
         return self._params[name]
 
 
-def normalize(length, inputs, layout, merge, in_layout=None):
+def normalize(length: Any, inputs: Any, layout: Any, merge: Any, in_layout: Any = None) -> Any:
     """(inputs as one Symbol or as a list of one for each step, the axis of time). merge: True one,
     False a list, None unchanged."""
     if inputs is None:
@@ -43,7 +46,7 @@ def normalize(length, inputs, layout, merge, in_layout=None):
                     "unroll doesn't allow grouped symbol as input. Please convert to list with"
                     " list(inputs) first or let unroll handle splitting."
                 )
-            parts = symbol.split(inputs, axis=in_axis, num_outputs=length, squeeze_axis=1)
+            parts = symbol.split(inputs, axis=in_axis, num_outputs=length, squeeze_axis=True)
             inputs = [Symbol([v]) for v in parts._outputs]
     else:
         if length is not None and len(inputs) != length:
@@ -64,36 +67,39 @@ class BaseRNNCell:
         cells, is given.
     """
 
-    def __init__(self, prefix="", params=None):
+    _num_hidden: int
+    _cells: list[BaseRNNCell]
+
+    def __init__(self, prefix: str = "", params: Any = None):
         self._own_params = params is None
         self._prefix = prefix
         self._params = RNNParams(prefix) if params is None else params
         self._modified = False
         self.reset()
 
-    def reset(self):
+    def reset(self) -> None:
         """Resets the counters in names."""
         self._init_counter = -1
         self._counter = -1
         for cell in getattr(self, "_cells", ()):
             cell.reset()
 
-    def __call__(self, inputs, states):
+    def __call__(self, inputs: Any, states: Any) -> Any:
         raise MissingMethod(f"{type(self).__name__} cannot be stepped\n  fix: cell.unroll(...)")
 
     @property
-    def params(self):
+    def params(self) -> Any:
         """The parameters, which can be shared with other cells."""
         self._own_params = False
         return self._params
 
     @property
-    def state_info(self):
+    def state_info(self) -> Any:
         """A dict with shape (0: the batch) and __layout__ for each state."""
         raise MissingMethod(f"{type(self).__name__} must define state_info")
 
     @property
-    def state_shape(self):
+    def state_shape(self) -> list[Any]:
         """Shapes of the states; 0 is the batch size."""
         return [info["shape"] for info in self.state_info]
 
@@ -113,7 +119,7 @@ class BaseRNNCell:
                 " directly. Call the modifier cell instead."
             )
 
-    def begin_state(self, func=symbol.zeros, **kwargs):
+    def begin_state(self, func: Callable[..., Any] = symbol.zeros, **kwargs: Any) -> Any:
         """Symbols of the initial states. func: creates them: sym.zeros, sym.Variable ...; kwargs:
         for func."""
         self._check_unmodified()
@@ -131,7 +137,7 @@ class BaseRNNCell:
                 gates = [f"{self._prefix}{group}{g}_{kind}" for g in self._gate_names]
                 yield f"{self._prefix}{group}_{kind}", gates
 
-    def unpack_weights(self, args):
+    def unpack_weights(self, args: Any) -> Any:
         """A copy of the dict args with one array per gate instead of one for all."""
         args = args.copy()
         for packed, gates in self._group_names():
@@ -140,14 +146,21 @@ class BaseRNNCell:
                 args[gate] = array[j * h : (j + 1) * h].copy()
         return args
 
-    def pack_weights(self, args):
+    def pack_weights(self, args: Any) -> Any:
         """The reverse of unpack_weights."""
         args = args.copy()
         for packed, gates in self._group_names():
             args[packed] = nd.concatenate([args.pop(g) for g in gates])
         return args
 
-    def unroll(self, length, inputs, begin_state=None, layout="NTC", merge_outputs=None):
+    def unroll(
+        self,
+        length: Any,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: Any = None,
+    ) -> Any:
         """(outputs, last states) of `length` steps.
 
         inputs: a Symbol of the layout, N batch, T time, C channels; or a list of one for each step.
@@ -175,11 +188,11 @@ def vector_state(num_hidden: int) -> dict:
     return {"shape": (0, num_hidden), "__layout__": "NC"}
 
 
-def gates_of(values, n: int, name: str, axis: int = 1) -> list[Symbol]:
+def gates_of(values: Any, n: int, name: str, axis: int = 1) -> list[Symbol]:
     """A Symbol split into n gates."""
     parts = symbol.SliceChannel(values, num_outputs=n, axis=axis, name=name)
     return [Symbol([v]) for v in parts._outputs]
 
 
-def sigmoid(x, name: str) -> Symbol:
+def sigmoid(x: Any, name: str) -> Symbol:
     return symbol.Activation(x, act_type="sigmoid", name=name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from ... import symbol
 from .base import BaseRNNCell, CellError, gates_of, sigmoid
@@ -17,22 +18,22 @@ class BaseConvRNNCell(BaseRNNCell):
 
     def __init__(
         self,
-        input_shape,
-        num_hidden,
-        h2h_kernel,
-        h2h_dilate,
-        i2h_kernel,
-        i2h_stride,
-        i2h_pad,
-        i2h_dilate,
-        i2h_weight_initializer,
-        h2h_weight_initializer,
-        i2h_bias_initializer,
-        h2h_bias_initializer,
-        activation,
-        prefix="",
-        params=None,
-        conv_layout="NCHW",
+        input_shape: Any,
+        num_hidden: Any,
+        h2h_kernel: Any,
+        h2h_dilate: Any,
+        i2h_kernel: Any,
+        i2h_stride: Any,
+        i2h_pad: Any,
+        i2h_dilate: Any,
+        i2h_weight_initializer: Any,
+        h2h_weight_initializer: Any,
+        i2h_bias_initializer: Any,
+        h2h_bias_initializer: Any,
+        activation: Any,
+        prefix: str = "",
+        params: Any = None,
+        conv_layout: str = "NCHW",
     ):
         super().__init__(prefix=prefix, params=params)
         if any(k % 2 == 0 for k in h2h_kernel):
@@ -65,7 +66,7 @@ class BaseConvRNNCell(BaseRNNCell):
         return len(self._gate_names)
 
     @property
-    def state_info(self):
+    def state_info(self) -> list[Any]:
         info = {"shape": self._state_shape, "__layout__": self._conv_layout}
         return [dict(info), dict(info)]
 
@@ -73,9 +74,9 @@ class BaseConvRNNCell(BaseRNNCell):
         n = self._num_hidden * self._num_gates
         return tuple(
             symbol.Convolution(
-                x, w, b, num_filter=n, layout=self._conv_layout, name=name + what, **shape
+                x, w, b, num_filter=n, layout=self._conv_layout, name=name + suffix, **shape
             )
-            for x, w, b, what, shape in (
+            for x, w, b, suffix, shape in (
                 (inputs, self._iW, self._iB, "i2h", self._i2h),
                 (states[0], self._hW, self._hB, "h2h", self._h2h),
             )
@@ -137,10 +138,10 @@ class ConvRNNCell(BaseConvRNNCell):
         return ("",)
 
     @property
-    def state_info(self):
+    def state_info(self) -> Any:
         return super().state_info[:1]
 
-    def __call__(self, inputs, states):
+    def __call__(self, inputs: Any, states: Any) -> Any:
         name = self._step_name()
         i2h, h2h = self._conv_forward(inputs, states, name)
         output = self._get_activation(i2h + h2h, self._activation, name=f"{name}out")
@@ -156,7 +157,7 @@ class ConvLSTMCell(BaseConvRNNCell):
     def _gate_names(self):
         return ["_i", "_f", "_c", "_o"]
 
-    def __call__(self, inputs, states):
+    def __call__(self, inputs: Any, states: Any) -> Any:
         name = self._step_name()
         i2h, h2h = self._conv_forward(inputs, states, name)
         axis = self._conv_layout.find("C")
@@ -182,10 +183,10 @@ class ConvGRUCell(BaseConvRNNCell):
         return ["_r", "_z", "_o"]
 
     @property
-    def state_info(self):
+    def state_info(self) -> Any:
         return super().state_info[:1]
 
-    def __call__(self, inputs, states):
+    def __call__(self, inputs: Any, states: Any) -> Any:
         name = self._step_name()
         i2h, h2h = self._conv_forward(inputs, states, name)
         activation = functools.partial(self._get_activation, activation=self._activation)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from math import prod
+from typing import Any
 
 from ... import ndarray as nd
 from ... import symbol
@@ -30,15 +32,15 @@ class FusedRNNCell(BaseRNNCell):
 
     def __init__(
         self,
-        num_hidden,
-        num_layers=1,
-        mode="lstm",
-        bidirectional=False,
-        dropout=0.0,
-        get_next_state=False,
-        forget_bias=1.0,
-        prefix=None,
-        params=None,
+        num_hidden: Any,
+        num_layers: int = 1,
+        mode: str = "lstm",
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+        get_next_state: bool = False,
+        forget_bias: float = 1.0,
+        prefix: str | None = None,
+        params: Any = None,
     ):
         if mode not in GATES:
             raise InvalidValue(
@@ -53,7 +55,7 @@ class FusedRNNCell(BaseRNNCell):
         self._parameter = self.params.get("parameters", init=start)
 
     @property
-    def state_info(self):
+    def state_info(self) -> list[Any]:
         shape = (len(self._directions) * self._num_layers, 0, self._num_hidden)
         return [{"shape": shape, "__layout__": "LNC"} for _ in range(1 + (self._mode == "lstm"))]
 
@@ -67,28 +69,28 @@ class FusedRNNCell(BaseRNNCell):
 
     def _slice_weights(self, arr, li, lh):
         """Views of the vector by name. li: size of the input, lh: of the states."""
-        shapes = []
+        shapes: list[tuple[str, tuple[int, ...]]] = []
         b = len(self._directions)
         units = [(layer, d) for layer in range(self._num_layers) for d in self._directions]
         for layer, d in units:
-            rows = (("i2h", (lh, b * lh if layer else li)), ("h2h", (lh, lh)))
-            for group, shape in rows:
+            for group, width in (("i2h", b * lh if layer else li), ("h2h", lh)):
                 for gate in self._gate_names:
-                    shapes.append((f"{self._prefix}{d}{layer}_{group}{gate}_weight", shape))
+                    name = f"{self._prefix}{d}{layer}_{group}{gate}_weight"
+                    shapes.append((name, (lh, width)))
         for layer, d in units:
             for group in ("i2h", "h2h"):
                 for gate in self._gate_names:
                     shapes.append((f"{self._prefix}{d}{layer}_{group}{gate}_bias", (lh,)))
         args, at = {}, 0
         for name, shape in shapes:
-            size = shape[0] * (shape[1] if len(shape) > 1 else 1)
+            size = prod(shape)
             args[name] = arr[at : at + size].reshape(shape)
             at += size
         if at != arr.size:
             raise CellError("Invalid parameters size for FusedRNNCell")
         return args
 
-    def unpack_weights(self, args):
+    def unpack_weights(self, args: Any) -> Any:
         """A copy of the dict args with an array for each gate instead of the vector."""
         args = args.copy()
         arr = args.pop(self._parameter.name)
@@ -98,7 +100,7 @@ class FusedRNNCell(BaseRNNCell):
         args.update({k: v.copy() for k, v in self._slice_weights(arr, num_input, h).items()})
         return args
 
-    def pack_weights(self, args):
+    def pack_weights(self, args: Any) -> Any:
         """The reverse of unpack_weights."""
         args = args.copy()
         b, m, h = len(self._directions), self._num_gates, self._num_hidden
@@ -112,10 +114,17 @@ class FusedRNNCell(BaseRNNCell):
         args[self._parameter.name] = arr
         return args
 
-    def __call__(self, inputs, states):
+    def __call__(self, inputs: Any, states: Any) -> Any:
         raise MissingMethod("FusedRNNCell cannot be stepped. Please use unroll")
 
-    def unroll(self, length, inputs, begin_state=None, layout="NTC", merge_outputs=None):
+    def unroll(
+        self,
+        length: Any,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: Any = None,
+    ) -> Any:
         """(outputs, last states); states are [] without get_next_state. See BaseRNNCell.unroll."""
         self.reset()
         inputs, axis = normalize(length, inputs, layout, True)
@@ -149,7 +158,7 @@ class FusedRNNCell(BaseRNNCell):
             outputs = symbol.swapaxes(outputs, dim1=0, dim2=1)
         return normalize(length, outputs, layout, merge_outputs)[0], last
 
-    def unfuse(self):
+    def unfuse(self) -> Any:
         """The same layers as a SequentialRNNCell of cells that can be stepped; pack_weights and
         unpack_weights convert the parameters."""
         make = {
@@ -162,7 +171,7 @@ class FusedRNNCell(BaseRNNCell):
         for i in range(self._num_layers):
             cells = [make(f"{self._prefix}{d}{i}_") for d in self._directions]
             stack.add(
-                BidirectionalCell(*cells, output_prefix=f"{self._prefix}bi_l{i}_")
+                BidirectionalCell(cells[0], cells[1], output_prefix=f"{self._prefix}bi_l{i}_")
                 if self._bidirectional
                 else cells[0]
             )

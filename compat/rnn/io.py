@@ -6,6 +6,7 @@ from __future__ import annotations
 import bisect
 import logging
 import random
+from typing import Any
 
 import numpy as np
 
@@ -19,13 +20,13 @@ class UnknownToken(MXNetError, AssertionError):
 
 
 def encode_sentences(
-    sentences,
-    vocab=None,
-    invalid_label=-1,
-    invalid_key="\n",
-    start_label=0,
-    unknown_token=None,
-):
+    sentences: Any,
+    vocab: Any = None,
+    invalid_label: int = -1,
+    invalid_key: str = "\n",
+    start_label: int = 0,
+    unknown_token: Any = None,
+) -> Any:
     """(sentences as lists of numbers, vocabulary) of lists of words.
 
     vocab: word -> number; None makes one, with invalid_key -> invalid_label, numbers from
@@ -60,14 +61,14 @@ class BucketSentenceIter(DataIter):
 
     def __init__(
         self,
-        sentences,
-        batch_size,
-        buckets=None,
-        invalid_label=-1,
-        data_name="data",
-        label_name="softmax_label",
-        dtype="float32",
-        layout="NT",
+        sentences: Any,
+        batch_size: int,
+        buckets: Any = None,
+        invalid_label: int = -1,
+        data_name: str = "data",
+        label_name: str = "softmax_label",
+        dtype: str = "float32",
+        layout: str = "NT",
     ):
         super().__init__()
         if layout.find("N") not in (0, 1):
@@ -110,7 +111,7 @@ class BucketSentenceIter(DataIter):
         self.curr_idx = 0
         self.reset()
 
-    def reset(self):
+    def reset(self) -> None:
         """Shuffles the sentences and starts from the beginning."""
         self.curr_idx = 0
         random.shuffle(self.idx)
@@ -120,7 +121,7 @@ class BucketSentenceIter(DataIter):
 
     position = ("data", "idx", "curr_idx")
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: Any) -> None:
         super().load_state_dict(state)
         self._to_arrays()
 
@@ -132,7 +133,7 @@ class BucketSentenceIter(DataIter):
             self.nddata.append(nd.array(bucket, dtype=self.dtype))
             self.ndlabel.append(nd.array(label, dtype=self.dtype))
 
-    def next(self):
+    def next(self) -> Any:
         """The next DataBatch; its bucket_key is the length. Raises StopIteration."""
         if self.curr_idx == len(self.idx):
             raise StopIteration

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from numbers import Number
+from numbers import Real
+from typing import Any
 
 from ... import symbol
 from ...engine.error import MissingMethod
@@ -27,21 +28,21 @@ class _Cells(BaseRNNCell):
             self.params._params.update(cell.params._params)
 
     @property
-    def state_info(self):
+    def state_info(self) -> list[Any]:
         return [info for c in self._cells for info in c.state_info]
 
-    def begin_state(self, **kwargs):
+    def begin_state(self, **kwargs: Any) -> list[Any]:  # type: ignore[override]  # as MXNet's
         """Symbols of the initial states of all cells."""
         self._check_unmodified()
         return [s for c in self._cells for s in c.begin_state(**kwargs)]
 
-    def unpack_weights(self, args):
+    def unpack_weights(self, args: Any) -> Any:
         """See BaseRNNCell; of all cells."""
         for cell in self._cells:
             args = cell.unpack_weights(args)
         return args
 
-    def pack_weights(self, args):
+    def pack_weights(self, args: Any) -> Any:
         """See BaseRNNCell; of all cells."""
         for cell in self._cells:
             args = cell.pack_weights(args)
@@ -51,17 +52,17 @@ class _Cells(BaseRNNCell):
 class SequentialRNNCell(_Cells):
     """Stacked cells. params: RNNParams for all of them."""
 
-    def __init__(self, params=None):
+    def __init__(self, params: Any = None):
         super().__init__(prefix="", params=params)
         self._override_cell_params = params is not None
         self._cells = []
 
-    def add(self, cell):
+    def add(self, cell: Any) -> None:
         """Puts a cell on top."""
         self._cells.append(cell)
         self._adopt([cell])
 
-    def __call__(self, inputs, states):
+    def __call__(self, inputs: Any, states: Any) -> Any:
         self._counter += 1
         after, at = [], 0
         for cell in self._cells:
@@ -73,7 +74,14 @@ class SequentialRNNCell(_Cells):
             after += state
         return inputs, after
 
-    def unroll(self, length, inputs, begin_state=None, layout="NTC", merge_outputs=None):
+    def unroll(
+        self,
+        length: Any,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: Any = None,
+    ) -> Any:
         """See BaseRNNCell.unroll; cell by cell."""
         self.reset()
         begin_state = self.begin_state() if begin_state is None else begin_state
@@ -96,17 +104,24 @@ class SequentialRNNCell(_Cells):
 class BidirectionalCell(_Cells):
     """One cell forward and one backward in time; their outputs are concatenated."""
 
-    def __init__(self, l_cell, r_cell, params=None, output_prefix="bi_"):
+    def __init__(self, l_cell: Any, r_cell: Any, params: Any = None, output_prefix: str = "bi_"):
         super().__init__("", params=params)
         self._output_prefix = output_prefix
         self._override_cell_params = params is not None
         self._cells = [l_cell, r_cell]
         self._adopt(self._cells)
 
-    def __call__(self, inputs, states):
+    def __call__(self, inputs: Any, states: Any) -> Any:
         raise MissingMethod("Bidirectional cannot be stepped. Please use unroll")
 
-    def unroll(self, length, inputs, begin_state=None, layout="NTC", merge_outputs=None):
+    def unroll(
+        self,
+        length: Any,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: Any = None,
+    ) -> Any:
         """See BaseRNNCell.unroll. The states are a list for each direction."""
         self.reset()
         inputs, axis = normalize(length, inputs, layout, False)
@@ -144,20 +159,27 @@ class BidirectionalCell(_Cells):
 class DropoutCell(BaseRNNCell):
     """Dropout of the input, with this probability."""
 
-    def __init__(self, dropout, prefix="dropout_", params=None):
+    def __init__(self, dropout: Any, prefix: str = "dropout_", params: Any = None):
         super().__init__(prefix, params)
-        if not isinstance(dropout, Number):
+        if not isinstance(dropout, Real):
             raise CellError("dropout probability must be a number")
-        self.dropout = dropout
+        self.dropout: float = float(dropout)
 
     @property
-    def state_info(self):
+    def state_info(self) -> list[Any]:
         return []
 
-    def __call__(self, inputs, states):
+    def __call__(self, inputs: Any, states: Any) -> Any:
         return symbol.Dropout(inputs, p=self.dropout) if self.dropout > 0 else inputs, states
 
-    def unroll(self, length, inputs, begin_state=None, layout="NTC", merge_outputs=None):
+    def unroll(
+        self,
+        length: Any,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: Any = None,
+    ) -> Any:
         """See BaseRNNCell.unroll; applied to all steps at once if they are one Symbol."""
         self.reset()
         inputs, _ = normalize(length, inputs, layout, merge_outputs)
@@ -169,22 +191,22 @@ class DropoutCell(BaseRNNCell):
 class ModifierCell(BaseRNNCell):
     """Base of cells that modify another cell, which is then no longer called directly."""
 
-    def __init__(self, base_cell):
+    def __init__(self, base_cell: Any):
         super().__init__()
         base_cell._modified = True
         self.base_cell = base_cell
 
     @property
-    def params(self):
+    def params(self) -> Any:
         """The parameters of the inner cell."""
         self._own_params = False
         return self.base_cell.params
 
     @property
-    def state_info(self):
+    def state_info(self) -> Any:
         return self.base_cell.state_info
 
-    def begin_state(self, init_sym=symbol.zeros, **kwargs):
+    def begin_state(self, init_sym: Any = symbol.zeros, **kwargs: Any) -> Any:  # type: ignore[override]  # as MXNet's
         """The initial states of the inner cell. init_sym: creates them."""
         self._check_unmodified()
         self.base_cell._modified = False
@@ -192,11 +214,11 @@ class ModifierCell(BaseRNNCell):
         self.base_cell._modified = True
         return begin
 
-    def unpack_weights(self, args):
+    def unpack_weights(self, args: Any) -> Any:
         """See BaseRNNCell."""
         return self.base_cell.unpack_weights(args)
 
-    def pack_weights(self, args):
+    def pack_weights(self, args: Any) -> Any:
         """See BaseRNNCell."""
         return self.base_cell.pack_weights(args)
 
@@ -205,7 +227,7 @@ class ZoneoutCell(ModifierCell):
     """Randomly keeps elements of the output and of the states of the previous step. Source:
     Krueger et al. 2016, arXiv:1606.01305."""
 
-    def __init__(self, base_cell, zoneout_outputs=0.0, zoneout_states=0.0):
+    def __init__(self, base_cell: Any, zoneout_outputs: float = 0.0, zoneout_states: float = 0.0):
         for kind, text in (
             ("FusedRNNCell", "FusedRNNCell doesn't support zoneout. Please unfuse first."),
             (
@@ -220,12 +242,12 @@ class ZoneoutCell(ModifierCell):
         self.zoneout_outputs, self.zoneout_states = zoneout_outputs, zoneout_states
         self.prev_output = None
 
-    def reset(self):
+    def reset(self) -> None:
         """Resets, without a previous output."""
         super().reset()
         self.prev_output = None
 
-    def __call__(self, inputs, states):
+    def __call__(self, inputs: Any, states: Any) -> Any:
         def mixed(p, new, old):
             if p == 0.0:
                 return new
@@ -243,11 +265,18 @@ class ZoneoutCell(ModifierCell):
 class ResidualCell(ModifierCell):
     """Adds the input to the output of a cell. Source: Wu et al. 2016, arXiv:1609.08144."""
 
-    def __call__(self, inputs, states):
+    def __call__(self, inputs: Any, states: Any) -> Any:
         output, states = self.base_cell(inputs, states)
         return _plus(output, inputs), states
 
-    def unroll(self, length, inputs, begin_state=None, layout="NTC", merge_outputs=None):
+    def unroll(
+        self,
+        length: Any,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: Any = None,
+    ) -> Any:
         """See BaseRNNCell.unroll."""
         self.reset()
         self.base_cell._modified = False

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from ...ndarray.ndarray import NDArray
@@ -9,12 +12,12 @@ from .compare import get_etol
 from .tolerance import get_tols
 
 
-def as_numpy(x) -> np.ndarray:
+def as_numpy(x: Any) -> np.ndarray:
     """An NDArray, or anything NumPy takes, as a NumPy array."""
     return x.asnumpy() if isinstance(x, NDArray) else np.asarray(x)
 
 
-def same(a, b) -> bool:
+def same(a: Any, b: Any) -> bool:
     """Are two arrays equal in every element?"""
     return bool(np.array_equal(as_numpy(a), as_numpy(b)))
 
@@ -29,7 +32,14 @@ def same_array(array1: NDArray, array2: NDArray) -> bool:
     return same(array1, array2)
 
 
-def almost_equal(a, b, rtol=None, atol=None, equal_nan=False, use_broadcast=True) -> bool:
+def almost_equal(
+    a: Any,
+    b: Any,
+    rtol: Any = None,
+    atol: Any = None,
+    equal_nan: bool = False,
+    use_broadcast: bool = True,
+) -> bool:
     """|a - b| <= atol + rtol * |b| everywhere?"""
     a, b = as_numpy(a), as_numpy(b)
     rtol, atol = get_tols(a, b, rtol, atol)
@@ -39,14 +49,14 @@ def almost_equal(a, b, rtol=None, atol=None, equal_nan=False, use_broadcast=True
 
 
 def assert_almost_equal(
-    a,
-    b,
-    rtol=None,
-    atol=None,
-    names=("a", "b"),
-    equal_nan=False,
-    use_broadcast=True,
-    mismatches=(10, 10),
+    a: Any,
+    b: Any,
+    rtol: Any = None,
+    atol: Any = None,
+    names: Any = ("a", "b"),
+    equal_nan: bool = False,
+    use_broadcast: bool = True,
+    mismatches: Sequence[int] = (10, 10),
 ) -> None:
     """Raises AssertionError with the worst elements unless |a - b| <= atol + rtol * |b|
     everywhere."""
@@ -73,14 +83,14 @@ def assert_almost_equal(
 
 
 def assert_almost_equal_with_err(
-    a,
-    b,
-    rtol=None,
-    atol=None,
-    etol=None,
-    names=("a", "b"),
-    equal_nan=False,
-    mismatches=(10, 10),
+    a: Any,
+    b: Any,
+    rtol: Any = None,
+    atol: Any = None,
+    etol: Any = None,
+    names: Any = ("a", "b"),
+    equal_nan: bool = False,
+    mismatches: Sequence[int] = (10, 10),
 ) -> None:
     """Like assert_almost_equal, but a fraction `etol` of the elements may differ."""
     a, b = as_numpy(a), as_numpy(b)
@@ -90,7 +100,7 @@ def assert_almost_equal_with_err(
         assert_almost_equal(a, b, rtol, atol, names, equal_nan, mismatches=mismatches)
 
 
-def compare_ndarray_tuple(t1, t2, rtol=None, atol=None) -> None:
+def compare_ndarray_tuple(t1: Any, t2: Any, rtol: Any = None, atol: Any = None) -> None:
     """assert_almost_equal for nested tuples of arrays; None equals anything."""
     if t1 is None or t2 is None:
         return
@@ -101,12 +111,16 @@ def compare_ndarray_tuple(t1, t2, rtol=None, atol=None) -> None:
         compare_ndarray_tuple(a, b, rtol, atol)
 
 
-def assert_allclose(a, b, rtol=1e-07, atol=0, equal_nan=True) -> None:
+def assert_allclose(
+    a: Any, b: Any, rtol: float = 1e-07, atol: int = 0, equal_nan: bool = True
+) -> None:
     """Like assert_almost_equal, with NumPy's tolerances."""
     assert_almost_equal(a, b, rtol, atol, equal_nan=equal_nan)
 
 
-def assert_almost_equal_ignore_nan(a, b, rtol=None, atol=None, names=("a", "b")) -> None:
+def assert_almost_equal_ignore_nan(
+    a: Any, b: Any, rtol: Any = None, atol: Any = None, names: Any = ("a", "b")
+) -> None:
     """Like assert_almost_equal where neither array is NaN."""
     a, b = as_numpy(a).copy(), as_numpy(b).copy()
     nan = np.isnan(a) | np.isnan(b)
@@ -114,7 +128,7 @@ def assert_almost_equal_ignore_nan(a, b, rtol=None, atol=None, names=("a", "b"))
     assert_almost_equal(a, b, rtol, atol, names)
 
 
-def assert_exception(f, exception_type, *args, **kwargs) -> None:
+def assert_exception(f: Any, exception_type: Any, *args: Any, **kwargs: Any) -> None:
     """Raises AssertionError unless f(*args, **kwargs) raises exception_type."""
     try:
         f(*args, **kwargs)

@@ -5,37 +5,46 @@ from __future__ import annotations
 import json
 import platform
 import time
+from typing import Any
 
 import numpy as np
 
-from ...engine import current_context, waitall
+from ...engine import Context, current_context, waitall
 from ...engine.error import InvalidValue
 
 
-def checkShapes(a, b) -> None:  # noqa: N802 - MXNet's name
+def checkShapes(a: Any, b: Any) -> None:  # noqa: N802 - MXNet's name
     """Raises AssertionError if two arrays differ in shape."""
     if a.shape != b.shape:
         raise AssertionError(f"a.shape = {a.shape} and b.shape = {b.shape} are not equal")
 
 
-def get_etol(etol=None) -> float:
+def get_etol(etol: Any = None) -> float:
     """The fraction of elements that may be wrong; default 0."""
     return 0 if etol is None else etol
 
 
-def locationError(a, b, index, names, maxError=False) -> str:  # noqa: N802, N803 - MXNet's names
+def locationError(a: Any, b: Any, index: Any, names: Any, maxError: bool = False) -> str:  # noqa: N802, N803 - MXNet's names
     """A description of where two arrays differ."""
     most = "maximum " if maxError else ""
     return f"Location of {most}error: {index}, {names[0]}={a[index]:.8f}, {names[1]}={b[index]:.8f}"
 
 
-def same_symbol_structure(sym1, sym2) -> bool:
+def same_symbol_structure(sym1: Any, sym2: Any) -> bool:
     """Have two graphs the same operators in the same order?"""
     first, second = ([node["op"] for node in json.loads(s.tojson())["nodes"]] for s in (sym1, sym2))
     return first == second
 
 
-def check_speed(sym, location=None, ctx=None, N=20, grad_req=None, typ="whole", **kwargs) -> float:
+def check_speed(
+    sym: Any,
+    location: Any = None,
+    ctx: Context | None = None,
+    N: int = 20,
+    grad_req: Any = None,
+    typ: str = "whole",
+    **kwargs: Any,
+) -> float:
     """Seconds that a symbol takes for one pass, the mean of N.
 
     Args:

@@ -7,6 +7,7 @@ import os
 import shutil
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,13 @@ MNIST_FILES = (
 )
 
 
-def download(url, fname=None, dirname=None, overwrite=False, retries=5) -> str:
+def download(
+    url: Any,
+    fname: str | None = None,
+    dirname: Any = None,
+    overwrite: bool = False,
+    retries: int = 5,
+) -> str:
     """Fetches a file, unless it is there. Returns its path.
 
     fname: default the end of the URL. dirname: folder, made when missing. Raises MXNetError.
@@ -68,7 +75,9 @@ def get_mnist() -> dict[str, np.ndarray]:
     }
 
 
-def get_mnist_iterator(batch_size, input_shape, num_parts=1, part_index=0):
+def get_mnist_iterator(
+    batch_size: int, input_shape: Any, num_parts: int = 1, part_index: int = 0
+) -> Any:
     """(training, test) iterators over MNIST; flat unless input_shape has three axes."""
     from ...data.io import MNISTIter
 
@@ -101,13 +110,13 @@ def get_cifar10() -> None:
         _fetch_zip(SERVER + "mxnet/data/cifar10.zip", "data")
 
 
-def get_zip_data(data_dir, url, data_origin_name) -> None:
+def get_zip_data(data_dir: Any, url: Any, data_origin_name: Any) -> None:
     """Fetches a zip archive into data_dir and unpacks it there, unless the archive is there."""
     if not os.path.exists(os.path.join(data_dir, data_origin_name)):
         _fetch_zip(url, data_dir)
 
 
-def get_bz2_data(data_dir, data_name, url, data_origin_name) -> None:
+def get_bz2_data(data_dir: Any, data_name: Any, url: Any, data_origin_name: Any) -> None:
     """Fetches a bz2 file into data_dir and unpacks it as data_name, unless that is there."""
     target = os.path.join(data_dir, data_name)
     if not os.path.exists(target):
@@ -131,7 +140,9 @@ IMAGENET = {  # model -> files on the server, without -symbol.json and .params
 }
 
 
-def download_model(model_name, dst_dir="./", meta_info=None) -> tuple[str | None, int]:
+def download_model(
+    model_name: Any, dst_dir: str = "./", meta_info: Any = None
+) -> tuple[str | None, int]:
     """Fetches a symbol and its parameters. Returns (prefix, epoch), (None, 0) for unknown names.
 
     meta_info: {name: {"symbol": URL, "params": URL}}; default MXNet's ImageNet models.
@@ -155,7 +166,7 @@ def download_model(model_name, dst_dir="./", meta_info=None) -> tuple[str | None
     return prefix, epoch
 
 
-def get_im2rec_path(home_env="MXNET_HOME") -> str:
+def get_im2rec_path(home_env: str = "MXNET_HOME") -> str:
     """The module that replaces MXNet's tools/im2rec.py; `python -m plait im2rec` runs it.
 
     Raises OSError when $home_env is set and holds no tools/im2rec.py.

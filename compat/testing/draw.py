@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ... import ndarray as nd
+from ...engine import Context
+from ...kernels.spec import DType
 from ...ndarray.ndarray import NDArray
 from .sparse import rand_sparse_ndarray
 from .tolerance import default_context, default_dtype
 
 
-def rand_shape_2d(dim0=10, dim1=10, allow_zero_size=False):
+def rand_shape_2d(dim0: int = 10, dim1: int = 10, allow_zero_size: bool = False) -> Any:
     """A random shape of two axes, from 1 (or 0) to dim0 and dim1."""
     return rand_shape_nd(2, (dim0, dim1), allow_zero_size)
 
 
-def rand_shape_3d(dim0=10, dim1=10, dim2=10, allow_zero_size=False):
+def rand_shape_3d(
+    dim0: int = 10, dim1: int = 10, dim2: int = 10, allow_zero_size: bool = False
+) -> Any:
     """A random shape of three axes, from 1 (or 0) to dim0, dim1 and dim2."""
     return rand_shape_nd(3, (dim0, dim1, dim2), allow_zero_size)
 
 
-def rand_shape_nd(num_dim, dim=10, allow_zero_size=False):
+def rand_shape_nd(
+    num_dim: Any, dim: int | tuple[int, ...] = 10, allow_zero_size: bool = False
+) -> Any:
     """A random shape: each axis from 1 (or 0) to `dim`."""
     dims = dim if isinstance(dim, tuple) else (dim,) * num_dim
     return tuple(int(n) for n in np.random.randint(0 if allow_zero_size else 1, np.array(dims) + 1))
 
 
-def random_arrays(*shapes):
+def random_arrays(*shapes: Any) -> Any:
     """Normal float64 NumPy arrays (numbers for empty shapes); one, or a list."""
     arrays = [
         (
@@ -41,20 +49,20 @@ def random_arrays(*shapes):
     return arrays[0] if len(arrays) == 1 else arrays
 
 
-def random_sample(population, k):
+def random_sample(population: Any, k: Any) -> Any:
     """k elements in random order without repetition."""
     return random.sample(list(population), k)
 
 
 def rand_ndarray(
-    shape,
-    stype="default",
-    density=None,
-    dtype=None,
-    modifier_func=None,
-    shuffle_csr_indices=False,
-    distribution=None,
-    ctx=None,
+    shape: Sequence[int],
+    stype: str = "default",
+    density: Any = None,
+    dtype: DType | None = None,
+    modifier_func: Any = None,
+    shuffle_csr_indices: bool = False,
+    distribution: Any = None,
+    ctx: Context | None = None,
 ) -> NDArray:
     """A dense array of uniform numbers in [-1, 1), or a sparse one: see rand_sparse_ndarray."""
     if stype != "default":

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from ... import ndarray as nd
+from ...engine import Context
 from ...engine.error import InvalidValue
-from ...kernels.spec import STYPES
+from ...kernels.spec import STYPES, DType
 from ...ndarray.sparse.structure import pointers
 
 
-def shuffle_csr_column_indices(csr) -> None:
+def shuffle_csr_column_indices(csr: Any) -> None:
     """Puts the column numbers of each row of a scipy matrix into random order, in place."""
     for begin, end in zip(csr.indptr, csr.indptr[1:]):
         np.random.shuffle(csr.indices[begin:end])
@@ -49,17 +53,17 @@ def _powerlaw(shape, density, dtype):
 
 
 def rand_sparse_ndarray(
-    shape,
-    stype,
-    density=None,
-    dtype=None,
-    distribution=None,
-    data_init=None,
-    rsp_indices=None,
-    modifier_func=None,
-    shuffle_csr_indices=False,
-    ctx=None,
-):
+    shape: Sequence[int],
+    stype: str,
+    density: Any = None,
+    dtype: DType | None = None,
+    distribution: Any = None,
+    data_init: Any = None,
+    rsp_indices: Any = None,
+    modifier_func: Any = None,
+    shuffle_csr_indices: bool = False,
+    ctx: Context | None = None,
+) -> Any:
     """(a random sparse array, its parts: (data, indices) as NumPy, or (indptr, indices, data)).
 
     Args:
@@ -94,20 +98,20 @@ def rand_sparse_ndarray(
         parts = _powerlaw(shape, density, dtype)
     else:
         raise InvalidValue(f"Distribution not supported: {distribution}")
-    made = nd.sparse.csr_matrix(parts, shape=tuple(shape), ctx=ctx)
-    return made, (made.indptr, made.indices, made.data)
+    csr = nd.sparse.csr_matrix(parts, shape=tuple(shape), ctx=ctx)
+    return csr, (csr.indptr, csr.indices, csr.data)
 
 
 def create_sparse_array(
-    shape,
-    stype,
-    data_init=None,
-    rsp_indices=None,
-    dtype=None,
-    modifier_func=None,
-    density=0.5,
-    shuffle_csr_indices=False,
-):
+    shape: Sequence[int],
+    stype: str,
+    data_init: Any = None,
+    rsp_indices: Any = None,
+    dtype: DType | None = None,
+    modifier_func: Any = None,
+    density: float = 0.5,
+    shuffle_csr_indices: bool = False,
+) -> Any:
     """A random sparse array; see rand_sparse_ndarray. rsp_indices may come in any order."""
     if stype not in STYPES[1:]:
         raise InvalidValue(f"Unknown storage type: {stype}")
@@ -126,15 +130,15 @@ def create_sparse_array(
 
 
 def create_sparse_array_zd(
-    shape,
-    stype,
-    density,
-    data_init=None,
-    rsp_indices=None,
-    dtype=None,
-    modifier_func=None,
-    shuffle_csr_indices=False,
-):
+    shape: Sequence[int],
+    stype: str,
+    density: Any,
+    data_init: Any = None,
+    rsp_indices: Any = None,
+    dtype: DType | None = None,
+    modifier_func: Any = None,
+    shuffle_csr_indices: bool = False,
+) -> Any:
     """A random sparse array; the rows of a row_sparse one are exactly rsp_indices."""
     return create_sparse_array(
         shape,

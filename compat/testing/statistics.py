@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from ...engine.error import InvalidValue, MXNetError
 
 
-def mean_check(generator, mu, sigma, nsamples=1000000) -> bool:
+def mean_check(generator: Any, mu: Any, sigma: Any, nsamples: int = 1000000) -> bool:
     """Is the mean of generator(nsamples) within three standard errors of mu?"""
     mean = np.mean(np.asarray(generator(nsamples)))
     return bool(abs(mean - mu) < 3 * sigma / math.sqrt(nsamples))
 
 
-def var_check(generator, sigma, nsamples=1000000) -> bool:
+def var_check(generator: Any, sigma: Any, nsamples: int = 1000000) -> bool:
     """Is the variance of generator(nsamples), normal numbers, within three standard errors of
     sigma**2?"""
     variance = np.var(np.asarray(generator(nsamples)), ddof=1)
     return bool(abs(variance - sigma**2) < 3 * math.sqrt(2 * sigma**4 / (nsamples - 1)))
 
 
-def gen_buckets_probs_with_ppf(ppf, nbuckets):
+def gen_buckets_probs_with_ppf(ppf: Any, nbuckets: Any) -> Any:
     """(buckets of equal probability, their probabilities) of a distribution.
 
     ppf: inverse of the distribution function.
@@ -33,7 +34,7 @@ def gen_buckets_probs_with_ppf(ppf, nbuckets):
     return list(zip(edges, edges[1:])), [1 / nbuckets] * nbuckets
 
 
-def chi_square_check(generator, buckets, probs, nsamples=1000000):
+def chi_square_check(generator: Any, buckets: Any, probs: Any, nsamples: int = 1000000) -> Any:
     """Pearson's chi-square test of generator(nsamples).
 
     Args:
@@ -65,8 +66,14 @@ def chi_square_check(generator, buckets, probs, nsamples=1000000):
 
 
 def verify_generator(
-    generator, buckets, probs, nsamples=1000000, nrepeat=5, success_rate=0.2, alpha=0.05
-):
+    generator: Any,
+    buckets: Any,
+    probs: Any,
+    nsamples: int = 1000000,
+    nrepeat: int = 5,
+    success_rate: float = 0.2,
+    alpha: float = 0.05,
+) -> Any:
     """Repeats chi_square_check. Returns the p-values.
 
     Raises AssertionError when fewer than nrepeat * success_rate of them are above alpha.

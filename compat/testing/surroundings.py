@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+from collections.abc import Iterator
+from typing import Any
 
 
 @contextlib.contextmanager
-def environment(*args):
+def environment(*args: Any) -> Iterator[Any]:
     """Sets environment variables (a name and a value, or a dictionary; None removes one) and
     restores them."""
     wanted = args[0] if len(args) == 1 else {args[0]: args[1]}
@@ -28,7 +30,7 @@ def environment(*args):
         put(before)
 
 
-def retry(n):
+def retry(n: Any) -> Any:
     """Decorator: runs a test up to n times until it does not fail."""
 
     def decorate(test):
@@ -47,7 +49,7 @@ def retry(n):
 
 
 @contextlib.contextmanager
-def discard_stderr():
+def discard_stderr() -> Iterator[Any]:
     """Discards output to standard error, also from C code."""
     saved = os.dup(2)
     with open(os.devnull, "w") as null:

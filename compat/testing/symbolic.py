@@ -3,17 +3,23 @@ other."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ... import ndarray as nd
 from ... import symbol as sym
+from ...engine import Context
 from ...engine.error import InvalidValue
+from ...kernels.spec import DType
 from ...ndarray.ndarray import NDArray
 from .assertions import as_numpy, assert_almost_equal
 from .tolerance import default_context, default_numeric_eps, get_tolerance
 
 
-def simple_forward(sym, ctx=None, is_train=False, **inputs):
+def simple_forward(
+    sym: Any, ctx: Context | None = None, is_train: bool = False, **inputs: Any
+) -> Any:
     """Outputs of a symbol for NumPy inputs given by name, as NumPy; one, or a list."""
     ctx = ctx or default_context()
     executor = sym.simple_bind(ctx, **{k: v.shape for k, v in inputs.items()})
@@ -45,16 +51,16 @@ def _arrays(names, location, ctx, dtype):
 
 
 def check_symbolic_forward(
-    sym,
-    location,
-    expected,
-    rtol=None,
-    atol=None,
-    aux_states=None,
-    ctx=None,
-    equal_nan=False,
-    dtype=np.float32,
-):
+    sym: Any,
+    location: Any,
+    expected: Any,
+    rtol: Any = None,
+    atol: Any = None,
+    aux_states: Any = None,
+    ctx: Context | None = None,
+    equal_nan: bool = False,
+    dtype: DType = np.float32,
+) -> Any:
     """Compares a symbol's outputs (predict mode) with expected ones. Returns them."""
     ctx = ctx or default_context()
     args = _arrays(sym.list_arguments(), location, ctx, dtype)
@@ -70,19 +76,19 @@ def check_symbolic_forward(
 
 
 def check_symbolic_backward(
-    sym,
-    location,
-    out_grads,
-    expected,
-    rtol=None,
-    atol=None,
-    aux_states=None,
-    grad_req="write",
-    ctx=None,
-    grad_stypes=None,
-    equal_nan=False,
-    dtype=np.float32,
-):
+    sym: Any,
+    location: Any,
+    out_grads: Any,
+    expected: Any,
+    rtol: Any = None,
+    atol: Any = None,
+    aux_states: Any = None,
+    grad_req: str = "write",
+    ctx: Context | None = None,
+    grad_stypes: Any = None,
+    equal_nan: bool = False,
+    dtype: DType = np.float32,
+) -> Any:
     """Compares a symbol's gradients with expected ones (a list, or by argument name). Returns them
     by name. grad_stypes: their storage types by name."""
     ctx = ctx or default_context()
@@ -126,8 +132,13 @@ def check_symbolic_backward(
 
 
 def numeric_grad(
-    executor, location, aux_states=None, eps=1e-4, use_forward_train=True, dtype=np.float32
-):
+    executor: Any,
+    location: Any,
+    aux_states: Any = None,
+    eps: float = 1e-4,
+    use_forward_train: bool = True,
+    dtype: DType = np.float32,
+) -> Any:
     """Central differences of an executor's first output, summed. Returns NumPy gradients by
     argument name. Elements are subtracted before they are summed, which keeps the error of float32
     that of one element."""
@@ -160,17 +171,17 @@ def numeric_grad(
 
 
 def check_numeric_gradient(
-    sym,
-    location,
-    aux_states=None,
-    numeric_eps=None,
-    rtol=None,
-    atol=None,
-    grad_nodes=None,
-    use_forward_train=True,
-    ctx=None,
-    grad_stype_dict=None,
-    dtype=np.float32,
+    sym: Any,
+    location: Any,
+    aux_states: Any = None,
+    numeric_eps: Any = None,
+    rtol: Any = None,
+    atol: Any = None,
+    grad_nodes: Any = None,
+    use_forward_train: bool = True,
+    ctx: Context | None = None,
+    grad_stype_dict: Any = None,
+    dtype: DType = np.float32,
 ) -> None:
     """Compares a symbol's gradients, projected on a random direction, with numeric ones.
 
@@ -203,7 +214,9 @@ def check_numeric_gradient(
     )
     executor.forward(is_train=True)
     executor.backward()
-    analytic = {n: executor.grad_dict[n].asnumpy() for n in requests}
+    analytic = {
+        n: g.asnumpy() for n, g in executor.grad_dict.items() if n in requests and g is not None
+    }
     numeric = numeric_grad(
         executor,
         {n: args[n] for n in requests},
@@ -244,20 +257,20 @@ def _variable(name):
 
 
 def check_consistency(
-    sym,
-    ctx_list,
-    scale=1.0,
-    grad_req="write",
-    arg_params=None,
-    aux_params=None,
-    rtol=None,
-    atol=None,
-    raise_on_err=True,
-    ground_truth=None,
-    equal_nan=False,
-    use_uniform=False,
-    rand_type=np.float64,
-):
+    sym: Any,
+    ctx_list: Any,
+    scale: float = 1.0,
+    grad_req: str = "write",
+    arg_params: Any = None,
+    aux_params: Any = None,
+    rtol: Any = None,
+    atol: Any = None,
+    raise_on_err: bool = True,
+    ground_truth: Any = None,
+    equal_nan: bool = False,
+    use_uniform: bool = False,
+    rand_type: Any = np.float64,
+) -> list[Any]:
     """Runs a symbol under several contexts and dtypes and compares outputs and gradients with the
     most exact one.
 

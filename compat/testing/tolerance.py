@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...engine import Context, current_context
+from ...kernels.spec import DType
 
 _RTOL = {np.dtype(np.float16): 1e-2, np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-5}
 _ATOL = {np.dtype(np.float16): 1e-1, np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-20}
@@ -20,7 +23,7 @@ def set_default_context(ctx: Context) -> None:
     Context.default_ctx = ctx
 
 
-def default_dtype():
+def default_dtype() -> Any:
     """The dtype of test data: float32."""
     return np.float32
 
@@ -44,12 +47,12 @@ def default_numeric_eps() -> dict:
     }
 
 
-def effective_dtype(dat):
+def effective_dtype(dat: Any) -> Any:
     """The dtype whose precision data has."""
     return np.dtype(dat.dtype if hasattr(dat, "dtype") else np.float64)
 
 
-def get_tolerance(dat, tol, default_tol):
+def get_tolerance(dat: Any, tol: Any, default_tol: Any) -> Any:
     """A tolerance given as None (default), a number, or a dictionary by dtype."""
     if isinstance(tol, (int, float)):
         return tol
@@ -57,7 +60,7 @@ def get_tolerance(dat, tol, default_tol):
     return table.get(effective_dtype(dat), 0)
 
 
-def get_tols(x, y, rtol=None, atol=None):
+def get_tols(x: Any, y: Any, rtol: Any = None, atol: Any = None) -> Any:
     """The looser of two arrays' tolerances."""
     return (
         max(get_tolerance(x, rtol, default_rtols()), get_tolerance(y, rtol, default_rtols())),
@@ -65,11 +68,11 @@ def get_tols(x, y, rtol=None, atol=None):
     )
 
 
-def get_rtol(rtol=None, dtype=np.dtype("float64")):
+def get_rtol(rtol: Any = None, dtype: DType = np.dtype("float64")) -> Any:
     """rtol, or the default of a dtype."""
     return default_rtols()[np.dtype(dtype)] if rtol is None else rtol
 
 
-def get_atol(atol=None, dtype=np.dtype("float64")):
+def get_atol(atol: Any = None, dtype: DType = np.dtype("float64")) -> Any:
     """atol, or the default of a dtype."""
     return default_atols()[np.dtype(dtype)] if atol is None else atol

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from ...engine import cpu
+from ...kernels.spec import DType
 from ...ndarray import autograd
 from ...ndarray.random import seed as seed_engine
 from .assertions import assert_almost_equal, compare_ndarray_tuple
@@ -12,7 +16,12 @@ from .draw import rand_ndarray
 
 
 def check_gluon_hybridize_consistency(
-    net_builder, data_l, numpy_func=None, test_grad=True, rtol=1e-4, atol=1e-4
+    net_builder: Any,
+    data_l: Any,
+    numpy_func: Any = None,
+    test_grad: bool = True,
+    rtol: float = 1e-4,
+    atol: float = 1e-4,
 ) -> None:
     """Compares outputs and gradients of a block eager and hybridized (and with a NumPy
     function)."""
@@ -46,16 +55,16 @@ def check_gluon_hybridize_consistency(
 
 
 def compare_optimizer(
-    opt1,
-    opt2,
-    shape,
-    dtype,
-    w_stype="default",
-    g_stype="default",
-    rtol=1e-4,
-    atol=1e-5,
-    compare_states=True,
-    ntensors=1,
+    opt1: Any,
+    opt2: Any,
+    shape: Sequence[int],
+    dtype: DType,
+    w_stype: str = "default",
+    g_stype: str = "default",
+    rtol: float = 1e-4,
+    atol: float = 1e-5,
+    compare_states: bool = True,
+    ntensors: int = 1,
 ) -> None:
     """One update of two optimizers from the same weights and gradients must agree.
 
@@ -63,7 +72,7 @@ def compare_optimizer(
         gets; opt1 gets dense arrays.
     """
     several = ntensors > 1
-    shapes = shape if several else [shape]
+    shapes: Any = shape if several else [shape]
 
     def draw(stype, density=None):
         return [rand_ndarray(s, stype, density=density, dtype=dtype) for s in shapes]

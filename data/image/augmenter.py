@@ -7,6 +7,8 @@ Colour augmenters take float images with values 0 .. 255 and work in place.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -57,28 +59,28 @@ class Augmenter:
     """Base of augmenters: `__call__(src)` returns the transformed image. kwargs: the parameters
     that `dumps` writes."""
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any):
         self._kwargs = described(kwargs)
 
-    def dumps(self) -> str:
+    def dumps(self) -> Any:
         """JSON text: [name, parameters]."""
         return json.dumps([type(self).__name__.lower(), self._kwargs])
 
-    def __call__(self, src):
+    def __call__(self, src: Any) -> Any:
         raise InvalidType(f"{type(self).__name__} must define __call__(src)")
 
 
 class SequentialAug(Augmenter):
     """Applies augmenters in sequence."""
 
-    def __init__(self, ts):
+    def __init__(self, ts: Any):
         super().__init__()
         self.ts = ts
 
-    def dumps(self):
+    def dumps(self) -> Any:
         return [type(self).__name__.lower(), [t.dumps() for t in self.ts]]
 
-    def __call__(self, src):
+    def __call__(self, src: Any) -> Any:
         for t in self.ts:
             src = t(src)
         return src
@@ -87,14 +89,14 @@ class SequentialAug(Augmenter):
 class RandomOrderAug(Augmenter):
     """Augmenters in random order."""
 
-    def __init__(self, ts):
+    def __init__(self, ts: Any):
         super().__init__()
         self.ts = ts
 
-    def dumps(self):
+    def dumps(self) -> Any:
         return [type(self).__name__.lower(), [t.dumps() for t in self.ts]]
 
-    def __call__(self, src):
+    def __call__(self, src: Any) -> Any:
         streams.python().shuffle(self.ts)
         for t in self.ts:
             src = t(src)
@@ -102,7 +104,7 @@ class RandomOrderAug(Augmenter):
 
 
 class _Sized(Augmenter):
-    def __init__(self, size, interp=2):
+    def __init__(self, size: Any, interp: int = 2):
         super().__init__(size=size, interp=interp)
         self.size, self.interp = size, interp
 
@@ -110,14 +112,14 @@ class _Sized(Augmenter):
 class ResizeAug(_Sized):
     """The shorter edge becomes `size` pixels."""
 
-    def __call__(self, src):
+    def __call__(self, src: Any) -> Any:
         return resize_short(src, self.size, self.interp)
 
 
 class ForceResizeAug(_Sized):
     """Resizes to `size` (width, height), ignoring the aspect ratio."""
 
-    def __call__(self, src):
+    def __call__(self, src: Any) -> Any:
         sizes = (src.shape[0], src.shape[1], self.size[1], self.size[0])
         return imresize(src, *self.size, interp=_get_interp_method(self.interp, sizes))
 
@@ -125,37 +127,37 @@ class ForceResizeAug(_Sized):
 class RandomCropAug(_Sized):
     """A crop of `size` (width, height) at a random position."""
 
-    def __call__(self, src):
+    def __call__(self, src: Any) -> Any:
         return random_crop(src, self.size, self.interp)[0]
 
 
 class CenterCropAug(_Sized):
     """The centre crop of `size` (width, height)."""
 
-    def __call__(self, src):
+    def __call__(self, src: Any) -> Any:
         return center_crop(src, self.size, self.interp)[0]
 
 
 class RandomSizedCropAug(Augmenter):
     """A crop of random area and aspect ratio, resized to `size`: see `random_size_crop`."""
 
-    def __init__(self, size, area, ratio, interp=2, **kwargs):
+    def __init__(self, size: Any, area: Any, ratio: Any, interp: int = 2, **kwargs: Any):
         super().__init__(size=size, area=area, ratio=ratio, interp=interp)
         self.size, self.ratio, self.interp = size, ratio, interp
         self.area = _area_argument("RandomSizedCropAug", area, kwargs)
 
-    def __call__(self, src):
+    def __call__(self, src: Any) -> Any:
         return random_size_crop(src, self.size, self.area, self.ratio, self.interp)[0]
 
 
 class BrightnessJitterAug(Augmenter):
     """Multiplies by a random factor in 1 +- brightness."""
 
-    def __init__(self, brightness):
+    def __init__(self, brightness: float):
         super().__init__(brightness=brightness)
         self.brightness = brightness
 
-    def __call__(self, src):
+    def __call__(self, src: Any) -> Any:
         src *= 1.0 + streams.python().uniform(-self.brightness, self.brightness)
         return src
 
@@ -163,12 +165,12 @@ class BrightnessJitterAug(Augmenter):
 class ContrastJitterAug(Augmenter):
     """Scales the difference from the mean grey value by a random factor in 1 +- contrast."""
 
-    def __init__(self, contrast):
+    def __init__(self, contrast: float):
         super().__init__(contrast=contrast)
         self.contrast = contrast
         self.coef = array(LUMA)
 
-    def __call__(self, src):
+    def __call__(self, src: Any) -> Any:
         alpha = 1.0 + streams.python().uniform(-self.contrast, self.contrast)
         grey = src * self.coef
         grey = (3.0 * (1.0 - alpha) / grey.size) * nd.sum(grey)
@@ -180,12 +182,12 @@ class ContrastJitterAug(Augmenter):
 class SaturationJitterAug(Augmenter):
     """Scales the difference from grey by a random factor in 1 +- saturation."""
 
-    def __init__(self, saturation):
+    def __init__(self, saturation: float):
         super().__init__(saturation=saturation)
         self.saturation = saturation
         self.coef = array(LUMA)
 
-    def __call__(self, src):
+    def __call__(self, src: Any) -> Any:
         alpha = 1.0 + streams.python().uniform(-self.saturation, self.saturation)
         grey = nd.sum(src * self.coef, axis=2, keepdims=True) * (1.0 - alpha)
         src *= alpha
@@ -196,12 +198,12 @@ class SaturationJitterAug(Augmenter):
 class HueJitterAug(Augmenter):
     """Rotates the hue by a random angle in +- hue * 180 degrees, in the colour space YIQ."""
 
-    def __init__(self, hue):
+    def __init__(self, hue: float):
         super().__init__(hue=hue)
         self.hue = hue
         self.tyiq, self.ityiq = np.array(TO_YIQ), np.array(FROM_YIQ)
 
-    def __call__(self, src):
+    def __call__(self, src: Any) -> Any:
         angle = streams.python().uniform(-self.hue, self.hue) * np.pi
         u, w = np.cos(angle), np.sin(angle)
         turn = np.array([[1.0, 0.0, 0.0], [0.0, u, -w], [0.0, w, u]])
@@ -211,7 +213,7 @@ class HueJitterAug(Augmenter):
 class ColorJitterAug(RandomOrderAug):
     """Random brightness, contrast and saturation, in random order; 0 disables one."""
 
-    def __init__(self, brightness, contrast, saturation):
+    def __init__(self, brightness: float, contrast: float, saturation: float):
         kinds = (BrightnessJitterAug, ContrastJitterAug, SaturationJitterAug)
         amounts = (brightness, contrast, saturation)
         super().__init__([kind(amount) for kind, amount in zip(kinds, amounts) if amount > 0])
@@ -227,11 +229,11 @@ class LightingAug(Augmenter):
     Source: Krizhevsky et al. 2012, section 4.1.
     """
 
-    def __init__(self, alphastd, eigval, eigvec):
+    def __init__(self, alphastd: float, eigval: Any, eigvec: Any):
         super().__init__(alphastd=alphastd, eigval=eigval, eigvec=eigvec)
         self.alphastd, self.eigval, self.eigvec = alphastd, eigval, eigvec
 
-    def __call__(self, src):
+    def __call__(self, src: Any) -> Any:
         alpha = streams.numpy().normal(0, self.alphastd, size=(3,))
         src += array(np.dot(self.eigvec * alpha, self.eigval))
         return src
@@ -240,51 +242,51 @@ class LightingAug(Augmenter):
 class ColorNormalizeAug(Augmenter):
     """(src - mean) / std; None skips a step."""
 
-    def __init__(self, mean, std):
+    def __init__(self, mean: Any, std: Any):
         super().__init__(mean=mean, std=std)
         self.mean, self.std = (
             v if v is None or isinstance(v, NDArray) else array(v) for v in (mean, std)
         )
 
-    def __call__(self, src):
+    def __call__(self, src: Any) -> Any:
         return color_normalize(src, self.mean, self.std)
 
 
 class RandomGrayAug(Augmenter):
     """Grey in all three channels with probability p."""
 
-    def __init__(self, p):
+    def __init__(self, p: float):
         super().__init__(p=p)
         self.p = p
         self.mat = array([[share] * 3 for share in GREY])
 
-    def __call__(self, src):
+    def __call__(self, src: Any) -> Any:
         return nd.dot(src, self.mat) if streams.python().random() < self.p else src
 
 
 class HorizontalFlipAug(Augmenter):
     """Mirrors left and right with probability p."""
 
-    def __init__(self, p):
+    def __init__(self, p: float):
         super().__init__(p=p)
         self.p = p
 
-    def __call__(self, src):
+    def __call__(self, src: Any) -> Any:
         return nd.flip(src, axis=1) if streams.python().random() < self.p else src
 
 
 class CastAug(Augmenter):
     """Converts the dtype."""
 
-    def __init__(self, typ="float32"):
+    def __init__(self, typ: str = "float32"):
         super().__init__(type=typ)
         self.typ = typ
 
-    def __call__(self, src):
+    def __call__(self, src: Any) -> Any:
         return src.astype(self.typ)
 
 
-def colour_statistics(name: str, values, default):
+def colour_statistics(name: str, values: Any, default: Any) -> Any:
     """A mean or standard deviation: None, True (ImageNet's), or an array of 1 or 3 values."""
     if values is None:
         return None
@@ -299,7 +301,16 @@ def colour_statistics(name: str, values, default):
     return values
 
 
-def colour_augmenters(brightness, contrast, saturation, hue, pca_noise, rand_gray, mean, std):
+def colour_augmenters(
+    brightness: float,
+    contrast: float,
+    saturation: float,
+    hue: float,
+    pca_noise: float,
+    rand_gray: float,
+    mean: Any,
+    std: Any,
+) -> Any:
     """The augmenters that both lists share, starting with the cast to float."""
     found: list[Augmenter] = [CastAug()]
     if brightness or contrast or saturation:
@@ -318,20 +329,20 @@ def colour_augmenters(brightness, contrast, saturation, hue, pca_noise, rand_gra
 
 
 def CreateAugmenter(  # noqa: N802 - MXNet's name
-    data_shape,
-    resize=0,
-    rand_crop=False,
-    rand_resize=False,
-    rand_mirror=False,
-    mean=None,
-    std=None,
-    brightness=0,
-    contrast=0,
-    saturation=0,
-    hue=0,
-    pca_noise=0,
-    rand_gray=0,
-    inter_method=2,
+    data_shape: Sequence[int],
+    resize: int = 0,
+    rand_crop: bool = False,
+    rand_resize: bool = False,
+    rand_mirror: bool = False,
+    mean: Any = None,
+    std: Any = None,
+    brightness: float = 0,
+    contrast: float = 0,
+    saturation: float = 0,
+    hue: float = 0,
+    pca_noise: float = 0,
+    rand_gray: float = 0,
+    inter_method: int = 2,
 ) -> list[Augmenter]:
     """The usual augmenters: resize, crop, mirror, cast, colour, normalise; each only if requested.
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...ndarray import functions as nd
 from ...ndarray.ndarray import NDArray, from_memory, state
 
 
-def cropped(image, x: int, y: int, width: int, height: int) -> NDArray:
+def cropped(image: Any, x: int, y: int, width: int, height: int) -> NDArray:
     """The part of `width` x `height` pixels at column x, row y of an image (..., H, W, C).
 
     Implemented as a copy, because an operator would need a plan for each position.

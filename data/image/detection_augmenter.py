@@ -12,6 +12,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from numbers import Number
+from typing import Any
 
 import numpy as np
 
@@ -27,21 +28,21 @@ SMALLEST_PIXELS = 2  # smaller crops, objects and margins are rejected
 class DetAugmenter:
     """Base of augmenters for detection: `__call__(src, label)` returns both, transformed."""
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any):
         self._kwargs = described(kwargs)
 
-    def dumps(self) -> str:
+    def dumps(self) -> Any:
         """JSON text: [name, parameters]."""
         return json.dumps([type(self).__name__.lower(), self._kwargs])
 
-    def __call__(self, src, label):
+    def __call__(self, src: Any, label: Any) -> Any:
         raise InvalidType(f"{type(self).__name__} must define __call__(src, label)")
 
 
 class DetBorrowAug(DetAugmenter):
     """An image augmenter that leaves object positions unchanged."""
 
-    def __init__(self, augmenter):
+    def __init__(self, augmenter: Any):
         if not isinstance(augmenter, Augmenter):
             raise InvalidType(
                 f"DetBorrowAug: augmenter must be an Augmenter, got {type(augmenter).__name__}"
@@ -49,17 +50,17 @@ class DetBorrowAug(DetAugmenter):
         super().__init__(augmenter=augmenter.dumps())
         self.augmenter = augmenter
 
-    def dumps(self):
+    def dumps(self) -> Any:
         return [type(self).__name__.lower(), self.augmenter.dumps()]
 
-    def __call__(self, src, label):
+    def __call__(self, src: Any, label: Any) -> Any:
         return self.augmenter(src), label
 
 
 class DetRandomSelectAug(DetAugmenter):
     """Applies one augmenter of aug_list, drawn at random; with probability skip_prob none."""
 
-    def __init__(self, aug_list, skip_prob=0):
+    def __init__(self, aug_list: Sequence[Any], skip_prob: int = 0):
         super().__init__(skip_prob=skip_prob)
         aug_list = list(aug_list) if isinstance(aug_list, (list, tuple)) else [aug_list]
         for aug in aug_list:
@@ -67,10 +68,10 @@ class DetRandomSelectAug(DetAugmenter):
                 raise InvalidValue("DetRandomSelectAug: aug_list must hold DetAugmenters only")
         self.aug_list, self.skip_prob = aug_list, skip_prob if aug_list else 1
 
-    def dumps(self):
+    def dumps(self) -> Any:
         return [type(self).__name__.lower(), [a.dumps() for a in self.aug_list]]
 
-    def __call__(self, src, label):
+    def __call__(self, src: Any, label: Any) -> Any:
         if streams.python().random() < self.skip_prob:
             return src, label
         streams.python().shuffle(self.aug_list)
@@ -80,11 +81,11 @@ class DetRandomSelectAug(DetAugmenter):
 class DetHorizontalFlipAug(DetAugmenter):
     """Mirrors left and right with probability p."""
 
-    def __init__(self, p):
+    def __init__(self, p: float):
         super().__init__(p=p)
         self.p = p
 
-    def __call__(self, src, label):
+    def __call__(self, src: Any, label: Any) -> Any:
         if streams.python().random() < self.p:
             src = nd.flip(src, axis=1)
             label[:, [1, 3]] = 1.0 - label[:, [3, 1]]
@@ -108,7 +109,9 @@ def _areas(boxes: np.ndarray) -> np.ndarray:
 class _RandomFrame(DetAugmenter):
     """A rectangle of random area and aspect ratio around or inside the image."""
 
-    def __init__(self, aspect_ratio_range, area_range, max_attempts, **described_too):
+    def __init__(
+        self, aspect_ratio_range: Any, area_range: Any, max_attempts: int, **described_too: Any
+    ):
         where = type(self).__name__
         self.aspect_ratio_range = _range("aspect_ratio_range", aspect_ratio_range, where)
         self.area_range = _range("area_range", area_range, where)
@@ -148,11 +151,11 @@ class DetRandomCropAug(_RandomFrame):
 
     def __init__(
         self,
-        min_object_covered=0.1,
-        aspect_ratio_range=(0.75, 1.33),
-        area_range=(0.05, 1.0),
-        min_eject_coverage=0.3,
-        max_attempts=50,
+        min_object_covered: float = 0.1,
+        aspect_ratio_range: Any = (0.75, 1.33),
+        area_range: Any = (0.05, 1.0),
+        min_eject_coverage: float = 0.3,
+        max_attempts: int = 50,
     ):
         super().__init__(
             aspect_ratio_range,
@@ -164,7 +167,7 @@ class DetRandomCropAug(_RandomFrame):
         self.min_object_covered = min_object_covered
         self.min_eject_coverage = min_eject_coverage
 
-    def __call__(self, src, label):
+    def __call__(self, src: Any, label: Any) -> Any:
         found = self._proposal(label, src.shape[0], src.shape[1])
         if found is None:
             return src, label
@@ -249,17 +252,16 @@ class DetRandomPadAug(_RandomFrame):
 
     def __init__(
         self,
-        aspect_ratio_range=(0.75, 1.33),
-        area_range=(1.0, 3.0),
-        max_attempts=50,
-        pad_val=(128, 128, 128),
+        aspect_ratio_range: Any = (0.75, 1.33),
+        area_range: Any = (1.0, 3.0),
+        max_attempts: int = 50,
+        pad_val: int | Sequence[int] = (128, 128, 128),
     ):
-        if not isinstance(pad_val, (list, tuple)):
-            pad_val = (pad_val,) * 3
-        super().__init__(aspect_ratio_range, area_range, max_attempts, pad_val=pad_val)
+        colour = (pad_val,) * 3 if isinstance(pad_val, int) else pad_val
+        super().__init__(aspect_ratio_range, area_range, max_attempts, pad_val=colour)
         self.pad_val = pad_val
 
-    def __call__(self, src, label):
+    def __call__(self, src: Any, label: Any) -> Any:
         height, width = src.shape[:2]
         found = self._proposal(height, width)
         if found is None:
@@ -297,12 +299,12 @@ class DetRandomPadAug(_RandomFrame):
 
 
 def CreateMultiRandCropAugmenter(  # noqa: N802 - MXNet's name
-    min_object_covered=0.1,
-    aspect_ratio_range=(0.75, 1.33),
-    area_range=(0.05, 1.0),
-    min_eject_coverage=0.3,
-    max_attempts=50,
-    skip_prob=0,
+    min_object_covered: float = 0.1,
+    aspect_ratio_range: Any = (0.75, 1.33),
+    area_range: Any = (0.05, 1.0),
+    min_eject_coverage: float = 0.3,
+    max_attempts: int = 50,
+    skip_prob: int = 0,
 ) -> DetRandomSelectAug:
     """A choice among several DetRandomCropAug: each parameter is one value for all, or a list."""
     columns = [
@@ -326,26 +328,26 @@ def CreateMultiRandCropAugmenter(  # noqa: N802 - MXNet's name
 
 
 def CreateDetAugmenter(  # noqa: N802 - MXNet's name
-    data_shape,
-    resize=0,
-    rand_crop=0,
-    rand_pad=0,
-    rand_gray=0,
-    rand_mirror=False,
-    mean=None,
-    std=None,
-    brightness=0,
-    contrast=0,
-    saturation=0,
-    pca_noise=0,
-    hue=0,
-    inter_method=2,
-    min_object_covered=0.1,
-    aspect_ratio_range=(0.75, 1.33),
-    area_range=(0.05, 3.0),
-    min_eject_coverage=0.3,
-    max_attempts=50,
-    pad_val=(127, 127, 127),
+    data_shape: Sequence[int],
+    resize: int = 0,
+    rand_crop: Any = 0,
+    rand_pad: int = 0,
+    rand_gray: float = 0,
+    rand_mirror: bool = False,
+    mean: Any = None,
+    std: Any = None,
+    brightness: float = 0,
+    contrast: float = 0,
+    saturation: float = 0,
+    pca_noise: float = 0,
+    hue: float = 0,
+    inter_method: int = 2,
+    min_object_covered: float = 0.1,
+    aspect_ratio_range: Any = (0.75, 1.33),
+    area_range: Any = (0.05, 3.0),
+    min_eject_coverage: float = 0.3,
+    max_attempts: int = 50,
+    pad_val: Sequence[int] = (127, 127, 127),
 ) -> list[DetAugmenter]:
     """The usual augmenters for detection; the result has data_shape; the aspect ratio is not kept.
 

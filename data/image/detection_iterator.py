@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -30,21 +32,21 @@ class ImageDetIter(ImageIter):
 
     def __init__(
         self,
-        batch_size,
-        data_shape,
-        path_imgrec=None,
-        path_imglist=None,
-        path_root=None,
-        path_imgidx=None,
-        shuffle=False,
-        part_index=0,
-        num_parts=1,
-        aug_list=None,
-        imglist=None,
-        data_name="data",
-        label_name="label",
-        last_batch_handle="pad",
-        **kwargs,
+        batch_size: int,
+        data_shape: Sequence[int],
+        path_imgrec: str | None = None,
+        path_imglist: str | None = None,
+        path_root: str | None = None,
+        path_imgidx: str | None = None,
+        shuffle: bool = False,
+        part_index: int = 0,
+        num_parts: int = 1,
+        aug_list: Sequence[Any] | None = None,
+        imglist: list[Any] | None = None,
+        data_name: str = "data",
+        label_name: str = "label",
+        last_batch_handle: str = "pad",
+        **kwargs: Any,
     ):
         super().__init__(
             batch_size=batch_size,
@@ -109,7 +111,7 @@ class ImageDetIter(ImageIter):
         self.reset()
         return most, width
 
-    def reshape(self, data_shape=None, label_shape=None):
+    def reshape(self, data_shape: Sequence[int] | None = None, label_shape: Any = None) -> None:
         """Other shapes for images (3, height, width) and labels (objects, numbers); None: as is."""
         if data_shape is not None:
             self.check_data_shape(data_shape)
@@ -122,7 +124,7 @@ class ImageDetIter(ImageIter):
             self.provide_label = [(name, (self.batch_size, *label_shape))]
             self.label_shape = tuple(label_shape)
 
-    def check_label_shape(self, label_shape):
+    def check_label_shape(self, label_shape: Any) -> None:
         """Raises ValueError unless the labels fit into label_shape."""
         if len(label_shape) != 2:
             raise InvalidValue("label_shape should have length 2")
@@ -136,7 +138,7 @@ class ImageDetIter(ImageIter):
                 f"label_shape object width inconsistent: {self.label_shape[1]} vs {label_shape[1]}."
             )
 
-    def sync_label_shape(self, it, verbose=False) -> ImageDetIter:
+    def sync_label_shape(self, it: Any, verbose: bool = False) -> ImageDetIter:
         """Gives this iterator and `it` the larger of their label shapes. Returns `it`."""
         if not isinstance(it, ImageDetIter):
             raise InvalidType("sync_label_shape: it must be an ImageDetIter")
@@ -189,7 +191,7 @@ class ImageDetIter(ImageIter):
             i += 1
         return i
 
-    def augmentation_transform(self, data, label):
+    def augmentation_transform(self, data: Any, label: Any) -> Any:  # type: ignore[override]  # MXNet's signature
         """Applies all augmenters to the image and its objects."""
         for augmenter in self.auglist:
             data, label = augmenter(data, label)
@@ -199,15 +201,15 @@ class ImageDetIter(ImageIter):
 
     def draw_next(
         self,
-        color=None,
-        thickness=2,
-        mean=None,
-        std=None,
-        clip=True,
-        waitKey=None,
-        window_name="draw_next",
-        id2labels=None,
-    ):
+        color: Any = None,
+        thickness: int = 2,
+        mean: Any = None,
+        std: Any = None,
+        clip: bool = True,
+        waitKey: int | None = None,
+        window_name: str = "draw_next",
+        id2labels: Any = None,
+    ) -> Iterator[Any]:
         """Gives the next images as (H, W, 3) uint8 arrays, blue, green, red, with boxes drawn.
 
         Args:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable, Sequence
 from numbers import Number
+from os import PathLike
+from typing import Any
 
 import numpy as np
 
 from ...engine import files
 from ...engine.error import InvalidValue, MXNetError
+from ...kernels.spec import DType
 from ...ndarray import functions as nd
 from ...ndarray.creation import array
 from ...ndarray.ndarray import from_memory
@@ -24,7 +28,7 @@ LABEL_DTYPES = ("int32", "float32", "int64", "float64")
 LAST_BATCH = ("pad", "discard", "roll_over")
 
 
-def read_list(path, dtype) -> dict:
+def read_list(path: str | PathLike[str], dtype: DType) -> dict:
     """A list file (.lst), lines "index<TAB>label<TAB>...<TAB>path" -> {index: (labels, path)}."""
     entries = {}
     with files.reading(path, "image list"), open(path) as lines:
@@ -40,7 +44,7 @@ def read_list(path, dtype) -> dict:
     return entries
 
 
-def named_list(imglist, dtype) -> dict:
+def named_list(imglist: list[Any], dtype: DType) -> dict:
     """A list of [label, path], [label, label, ..., path] or [[label, ...], path] by number from
     "1"."""
     entries = {}
@@ -80,23 +84,23 @@ class ImageIter(DataIter):
 
     def __init__(
         self,
-        batch_size,
-        data_shape,
-        label_width=1,
-        path_imgrec=None,
-        path_imglist=None,
-        path_root=None,
-        path_imgidx=None,
-        shuffle=False,
-        part_index=0,
-        num_parts=1,
-        aug_list=None,
-        imglist=None,
-        data_name="data",
-        label_name="softmax_label",
-        dtype="float32",
-        last_batch_handle="pad",
-        **kwargs,
+        batch_size: int,
+        data_shape: Sequence[int],
+        label_width: int = 1,
+        path_imgrec: str | None = None,
+        path_imglist: str | None = None,
+        path_root: str | None = None,
+        path_imgidx: str | None = None,
+        shuffle: bool = False,
+        part_index: int = 0,
+        num_parts: int = 1,
+        aug_list: Sequence[Any] | None = None,
+        imglist: list[Any] | None = None,
+        data_name: str = "data",
+        label_name: str = "softmax_label",
+        dtype: DType = "float32",
+        last_batch_handle: str = "pad",
+        **kwargs: Any,
     ):
         super().__init__()
         if not (path_imgrec or path_imglist or isinstance(imglist, list)):
@@ -110,36 +114,41 @@ class ImageIter(DataIter):
             )
         self.check_data_shape(data_shape)
         data_shape = tuple(data_shape)
-        self.imgrec, self.imgidx = None, None
+        self.imgrec: recordio.MXRecordIO | None = None
+        self.imgidx: list | None = None
         if path_imgrec and path_imgidx:
-            self.imgrec = recordio.MXIndexedRecordIO(path_imgidx, path_imgrec, "r")
-            self.imgidx = list(self.imgrec.keys)
+            self.imgrec = indexed = recordio.MXIndexedRecordIO(path_imgidx, path_imgrec, "r")
+            self.imgidx = list(indexed.keys)
         elif path_imgrec:
             self.imgrec = recordio.MXRecordIO(path_imgrec, "r")
-        self.imglist = None
+        self.imglist: dict[Any, tuple[np.ndarray, str]] | None = None
         if path_imglist:
             self.imglist = read_list(path_imglist, dtype)
         elif isinstance(imglist, list):
             self.imglist = named_list(imglist, dtype)
         self.path_root = path_root
         self.batch_size, self.data_shape, self.label_width = batch_size, data_shape, label_width
-        self.provide_data = [(data_name, (batch_size, *data_shape))]
-        label_shape = (batch_size, label_width) if label_width > 1 else (batch_size,)
-        self.provide_label = [(label_name, label_shape)]
+        self.provide_data: list[tuple[str, tuple[int, ...]]] = [
+            (data_name, (batch_size, *data_shape))
+        ]
+        label_shape = (label_width,) if label_width > 1 else ()
+        self.provide_label: list[tuple[str, tuple[int, ...]]] = [
+            (label_name, (batch_size, *label_shape))
+        ]
         self.shuffle = shuffle
         self.seq = self._sequence(path_imgidx, num_parts, part_index)
-        self.num_image = None if self.seq is None else len(self.seq)
+        self.auglist: Sequence[Callable[..., Any]]
         self.auglist = CreateAugmenter(data_shape, **kwargs) if aug_list is None else aug_list
         self.cur = 0
         self.last_batch_handle = last_batch_handle
-        self._kept = None  # (data, label, how many) of a batch that rolls over
+        self._kept: tuple | None = None  # (data, label, how many) of a batch that rolls over
         self._exhausted = False
         self.reset()
 
     def _sequence(self, path_imgidx, num_parts, part_index):
         """The keys of the images in order; None: the order of the record file."""
         if self.imgrec is None:
-            seq = list(self.imglist)
+            seq = list(self._listed)
         elif self.shuffle or num_parts > 1 or path_imgidx:
             if self.imgidx is None:
                 raise InvalidValue("ImageIter: shuffle and num_parts need path_imgidx")
@@ -155,29 +164,46 @@ class ImageIter(DataIter):
             seq = seq[part_index * n : (part_index + 1) * n]
         return seq
 
+    @property
+    def num_image(self) -> int | None:
+        """Images in an epoch; None: the record file says."""
+        return None if self.seq is None else len(self.seq)
+
+    @property
+    def _records(self) -> recordio.MXRecordIO:
+        """The record file, which is there where no list gives the images."""
+        assert self.imgrec is not None
+        return self.imgrec
+
+    @property
+    def _listed(self) -> dict[Any, tuple[np.ndarray, str]]:
+        """The list of images, which is there where no record file gives them."""
+        assert self.imglist is not None
+        return self.imglist
+
     # ---- epochs ----------------------------------------------------------------------------------
 
-    def state_dict(self):
-        at = self.imgrec.tell() if self.seq is None else None
+    def state_dict(self) -> Any:
+        at = self._records.tell() if self.seq is None else None
         kept = {"seq": copied(self.seq), "cur": self.cur, "kept": copied(self._kept), "at": at}
         return kept | {"exhausted": self._exhausted}
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: Any) -> None:
         if sorted(state["seq"] or ()) != sorted(self.seq or ()):
             raise StateError("ImageIter: the saved position is for different images")
         self.seq, self.cur, self._kept = state["seq"], state["cur"], state["kept"]
         self._exhausted = state["exhausted"]
         if self.seq is None:
-            self.imgrec._file.seek(state["at"])
+            self._records._go_to(state["at"])
 
-    def reset(self):
+    def reset(self) -> None:
         """Begins an epoch, with the samples that rolled over first."""
         if self.seq is not None and self.shuffle:
             streams.python().shuffle(self.seq)
         if self._kept is None:
             self._rewind()
 
-    def hard_reset(self):
+    def hard_reset(self) -> None:
         """Begins an epoch and drops the samples that rolled over."""
         self._kept = None
         if self.seq is not None and self.shuffle:
@@ -189,27 +215,28 @@ class ImageIter(DataIter):
             self.imgrec.reset()
         self.cur, self._exhausted = 0, False
 
-    def next_sample(self):
+    def next_sample(self) -> Any:
         """(label, encoded image) of the next image. Raises StopIteration at the end."""
         if self._exhausted:
             raise StopIteration
         if self.seq is None:
-            record = self.imgrec.read()
+            record = self._records.read()
             if record is None:
                 if self.last_batch_handle != "discard":
-                    self.imgrec.reset()
+                    self._records.reset()
                 raise StopIteration
             header, data = recordio.unpack(record)
             return header.label, data
-        if self.cur >= self.num_image:
+        if self.cur >= len(self.seq):
             if self.last_batch_handle != "discard":
                 self.cur = 0
             raise StopIteration
         key = self.seq[self.cur]
         self.cur += 1
         if self.imgrec is None:
-            label, name = self.imglist[key]
+            label, name = self._listed[key]
             return label, self.read_image(name)
+        assert isinstance(self.imgrec, recordio.MXIndexedRecordIO)  # keys come from its index
         header, data = recordio.unpack(self.imgrec.read_idx(key))
         return (header.label if self.imglist is None else self.imglist[key][0]), data
 
@@ -270,19 +297,19 @@ class ImageIter(DataIter):
 
     # ---- steps that a subclass may replace -------------------------------------------------------
 
-    def check_data_shape(self, data_shape):
+    def check_data_shape(self, data_shape: Sequence[int]) -> None:
         """Raises ValueError unless data_shape is (3, height, width)."""
         if len(data_shape) != 3:
             raise InvalidValue("data_shape should have length 3, with dimensions CxHxW")
         if data_shape[0] != 3:
             raise InvalidValue("This iterator expects inputs to have 3 channels.")
 
-    def check_valid_image(self, data):
+    def check_valid_image(self, data: Any) -> None:
         """Raises RuntimeError unless data holds an image."""
         if len(data[0].shape) == 0:
             raise MXNetError("Data shape is wrong")
 
-    def imdecode(self, s):
+    def imdecode(self, s: Any) -> Any:
         """Encoded bytes -> (H, W, C) uint8. Raises MXNetError that names the image."""
         try:
             return imdecode(s)
@@ -291,22 +318,22 @@ class ImageIter(DataIter):
 
     def _place(self) -> str:
         if self.seq is None:
-            return f"in {self.imgrec.uri}"
-        key = self.seq[(self.cur % self.num_image) - 1]
+            return f"in {self._records.uri}"
+        key = self.seq[(self.cur % len(self.seq)) - 1]
         return f"filename: {self.imglist[key][1]}" if self.imglist else f"index: {key}"
 
-    def read_image(self, fname) -> bytes:
+    def read_image(self, fname: str) -> bytes:
         """The bytes of an image file in path_root."""
         path = os.path.join(self.path_root or "", fname)
         return files.read(path, type(self).__name__, "is path_root the folder of the images?")
 
-    def augmentation_transform(self, data):
+    def augmentation_transform(self, data: Any) -> Any:
         """Applies all augmenters to the image."""
         for augmenter in self.auglist:
             data = augmenter(data)
         return data
 
-    def postprocess_data(self, datum):
+    def postprocess_data(self, datum: Any) -> Any:
         """(H, W, C) -> (C, H, W)."""
         return nd.transpose(datum, axes=(2, 0, 1))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from numbers import Number
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ AUTO, RANDOM = 9, 10
 CROP_ATTEMPTS = 10
 
 
-def imread(filename, *args, **kwargs) -> NDArray:
+def imread(filename: Any, *args: Any, **kwargs: Any) -> NDArray:
     """An image file -> (H, W, C) uint8.
 
     Args:
@@ -36,7 +37,7 @@ def imread(filename, *args, **kwargs) -> NDArray:
     return _internal._cvimread(filename, *args, **kwargs)
 
 
-def imdecode(buf, *args, **kwargs) -> NDArray:
+def imdecode(buf: Any, *args: Any, **kwargs: Any) -> NDArray:
     """Encoded bytes (bytes, bytearray, uint8 array) -> (H, W, C) uint8; arguments as of `imread`.
 
     Raises: ValueError for a str, MXNetError if the bytes are not an image.
@@ -49,7 +50,7 @@ def imdecode(buf, *args, **kwargs) -> NDArray:
     return _internal._cvimdecode(buf, *args, **kwargs)
 
 
-def imresize(src, w, h, *args, **kwargs) -> NDArray:
+def imresize(src: Any, w: int, h: int, *args: Any, **kwargs: Any) -> NDArray:
     """An image (H, W, C) resized to w x h pixels.
 
     Args:
@@ -63,7 +64,9 @@ def imresize(src, w, h, *args, **kwargs) -> NDArray:
     return _internal._cvimresize(src, w=int(w), h=int(h), interp=interp, **kwargs)
 
 
-def copyMakeBorder(src, top, bot, left, right, *args, **kwargs) -> NDArray:  # noqa: N802
+def copyMakeBorder(
+    src: Any, top: int, bot: int, left: int, right: int, *args: Any, **kwargs: Any
+) -> NDArray:  # noqa: N802
     """An image (H, W, C) with margins of the given numbers of pixels.
 
     Args:
@@ -98,7 +101,7 @@ def _size_of(src) -> tuple[int, int]:
     return src.shape[0], src.shape[1]
 
 
-def scale_down(src_size, size) -> tuple[int, int]:
+def scale_down(src_size: Any, size: Any) -> tuple[int, int]:
     """`size` reduced at the same aspect ratio until it fits into src_size; both (width, height).
 
     >>> mx.image.scale_down((640, 480), (720, 120))
@@ -115,14 +118,16 @@ def scale_down(src_size, size) -> tuple[int, int]:
     return int(w), int(h)
 
 
-def resize_short(src, size, interp=2) -> NDArray:
+def resize_short(src: Any, size: Any, interp: int = 2) -> NDArray:
     """Resizes an image so that its shorter edge has `size` pixels; keeps the aspect ratio."""
     h, w = _size_of(src)
     new_h, new_w = (size * h // w, size) if h > w else (size, size * w // h)
     return imresize(src, new_w, new_h, interp=_get_interp_method(interp, (h, w, new_h, new_w)))
 
 
-def fixed_crop(src, x0, y0, w, h, size=None, interp=2) -> NDArray:
+def fixed_crop(
+    src: Any, x0: int, y0: int, w: int, h: int, size: Any = None, interp: int = 2
+) -> NDArray:
     """The crop of w x h pixels at column x0, row y0; resized to `size` (width, height) if given."""
     rows, columns = _size_of(src)
     if 0 <= y0 <= rows - h and 0 <= x0 <= columns - w:
@@ -135,7 +140,7 @@ def fixed_crop(src, x0, y0, w, h, size=None, interp=2) -> NDArray:
     return out
 
 
-def random_crop(src, size, interp=2):
+def random_crop(src: Any, size: Any, interp: int = 2) -> Any:
     """A crop of `size` (width, height) at a random position; smaller images are enlarged.
 
     Returns: the crop, and its position (x0, y0, width, height).
@@ -146,7 +151,7 @@ def random_crop(src, size, interp=2):
     return fixed_crop(src, x0, y0, new_w, new_h, size, interp), (x0, y0, new_w, new_h)
 
 
-def center_crop(src, size, interp=2):
+def center_crop(src: Any, size: Any, interp: int = 2) -> Any:
     """The centre crop of `size` (width, height); smaller images are enlarged.
 
     Returns: the crop, and its position (x0, y0, width, height).
@@ -157,7 +162,9 @@ def center_crop(src, size, interp=2):
     return fixed_crop(src, x0, y0, new_w, new_h, size, interp), (x0, y0, new_w, new_h)
 
 
-def random_size_crop(src, size, area, ratio, interp=2, **kwargs):
+def random_size_crop(
+    src: Any, size: Any, area: Any, ratio: Any, interp: int = 2, **kwargs: Any
+) -> Any:
     """A crop of random area and aspect ratio, resized to `size` (width, height).
 
     Args:
@@ -191,7 +198,7 @@ def _area_argument(where: str, area, kwargs):
     return area
 
 
-def color_normalize(src, mean, std=None) -> NDArray:
+def color_normalize(src: Any, mean: Any, std: Any = None) -> NDArray:
     """(src - mean) / std, written into src; None skips a step."""
     if mean is not None:
         src -= mean
@@ -200,7 +207,9 @@ def color_normalize(src, mean, std=None) -> NDArray:
     return src
 
 
-def random_rotate(src, angle_limits, zoom_in=False, zoom_out=False) -> NDArray:
+def random_rotate(
+    src: Any, angle_limits: Any, zoom_in: bool = False, zoom_out: bool = False
+) -> NDArray:
     """`imrotate` by angles drawn from angle_limits = (low, high) in degrees, one for each image."""
     low, high = angle_limits
     if src.ndim == 3:

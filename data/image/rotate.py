@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from numbers import Number
+from typing import Any
 
 import numpy as np
 
@@ -11,12 +12,14 @@ from ...ndarray import NDArray
 from ...ndarray.ndarray import from_memory
 
 
-def check_zoom(zoom_in, zoom_out) -> None:
+def check_zoom(zoom_in: Any, zoom_out: Any) -> None:
     if zoom_in and zoom_out:
         raise InvalidValue("`zoom_in` and `zoom_out` cannot be both True")
 
 
-def imrotate(src, rotation_degrees, zoom_in=False, zoom_out=False) -> NDArray:
+def imrotate(
+    src: Any, rotation_degrees: Any, zoom_in: bool = False, zoom_out: bool = False
+) -> NDArray:
     """Images (C, H, W) or (N, C, H, W) of float32, rotated counter-clockwise.
 
     Args:

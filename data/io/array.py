@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...engine.error import InvalidType, InvalidValue, MXNetError
@@ -72,14 +74,14 @@ class NDArrayIter(DataIter):
 
     def __init__(
         self,
-        data,
-        label=None,
-        batch_size=1,
-        shuffle=False,
-        last_batch_handle="pad",
-        data_name="data",
-        label_name="softmax_label",
-        layout="NCHW",
+        data: Any,
+        label: Any = None,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        last_batch_handle: str = "pad",
+        data_name: str = "data",
+        label_name: str = "softmax_label",
+        layout: str = "NCHW",
     ):
         if not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
             raise InvalidValue(
@@ -138,22 +140,22 @@ class NDArrayIter(DataIter):
         ]
 
     @property
-    def provide_data(self):
+    def provide_data(self) -> Any:
         """Descriptions of the data: list of DataDesc."""
         return self._describe(self.data)
 
     @property
-    def provide_label(self):
+    def provide_label(self) -> Any:
         """Descriptions of the labels: list of DataDesc."""
         return self._describe(self.label)
 
     # ---- position --------------------------------------------------------------------------------
 
-    def state_dict(self):
+    def state_dict(self) -> Any:
         kept = {"cursor": self.cursor, "idx": self.idx.copy(), "order": self._order}
         return kept | {"rest": self._kept}
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: Any) -> None:
         if len(state["idx"]) != self.num_data:
             raise StateError(
                 f"NDArrayIter: the saved position is for {len(state['idx'])} samples, this"
@@ -163,13 +165,13 @@ class NDArrayIter(DataIter):
             self._take(np.argsort(self._order)[state["order"]])
         self.cursor, self.idx, self._kept = state["cursor"], state["idx"], state["rest"]
 
-    def hard_reset(self):
+    def hard_reset(self) -> None:
         """Begins an epoch and drops the samples that rolled over."""
         if self.shuffle:
             self._shuffle()
         self.cursor, self._kept = -self.batch_size, None
 
-    def reset(self):
+    def reset(self) -> None:
         """Begins an epoch; with roll_over, remaining samples come first."""
         if self.shuffle:
             self._shuffle()
@@ -215,10 +217,10 @@ class NDArrayIter(DataIter):
 
     # ---- the batch -------------------------------------------------------------------------------
 
-    def getdata(self):
+    def getdata(self) -> Any:
         return self._batch(self.data, 0)
 
-    def getlabel(self):
+    def getlabel(self) -> Any:
         return self._batch(self.label, 1)
 
     def getpad(self) -> int:
@@ -226,7 +228,7 @@ class NDArrayIter(DataIter):
         if self.last_batch_handle == "pad" and end > self.num_data:
             return end - self.num_data
         if self.last_batch_handle == "roll_over" and -self.batch_size < self.cursor < 0:
-            return -self.cursor
+            return -int(self.cursor)
         return 0
 
     def _batch(self, pairs, which: int) -> list[NDArray]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -136,7 +137,7 @@ class Augmentation:
 
     # ---- the steps -------------------------------------------------------------------------------
 
-    def apply(self, image, shape, draws: Draws, full_size=None) -> np.ndarray:
+    def apply(self, image: Any, shape: Any, draws: Draws, full_size: Any = None) -> np.ndarray:
         """The pixels of an image that go into the batch; may be a view.
 
         Args:
@@ -288,11 +289,11 @@ def with_rows(image: np.ndarray) -> np.ndarray:
     return image
 
 
-def address(image: np.ndarray):
+def address(image: np.ndarray) -> Any:
     return ffi.cast("void *", image.__array_interface__["data"][0])
 
 
-def run(kernel, params, image: np.ndarray, out) -> None:
+def run(kernel: Any, params: Any, image: np.ndarray, out: Any) -> None:
     """Calls a kernel of one input and one output. Raises MXNetError."""
     if kernel(params, ffi.new("void *[]", [address(image), out]), ffi.NULL) != lib.PL_OK:
         raise MXNetError(ffi.string(lib.pl_error_message()).decode())
@@ -311,7 +312,9 @@ def resize_bytes(image: np.ndarray, height: int, width: int, method: int) -> np.
     return out
 
 
-def warp_bytes(image, matrix, shift, height, width, linear, fill) -> np.ndarray:
+def warp_bytes(
+    image: Any, matrix: Any, shift: Any, height: int, width: int, linear: Any, fill: Any
+) -> np.ndarray:
     """A uint8 image transformed by (x, y) -> matrix @ (x, y) + shift, with a new size."""
     image = with_rows(image)
     h, w, c = image.shape
@@ -326,7 +329,7 @@ def warp_bytes(image, matrix, shift, height, width, linear, fill) -> np.ndarray:
     return out
 
 
-def shifted_hls(image, hue: int, lightness: int, saturation: int) -> np.ndarray:
+def shifted_hls(image: Any, hue: int, lightness: int, saturation: int) -> np.ndarray:
     """Adds to hue (of 180), lightness and saturation (of 255); the results are clipped."""
     x = image.astype(np.float32) / 255
     high, low = x.max(axis=2), x.min(axis=2)

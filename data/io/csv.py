@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ...engine.error import InvalidValue, MXNetError, compose
+from ...kernels.spec import DType
 from ...ndarray.ndarray import from_memory
 from ...ndarray.saved_state import Stateful
 from .source import MXDataIter, Sample, parsed, positive, refuse_positional, shape_of, warn_unknown
@@ -18,21 +21,21 @@ class CSVError(MXNetError, ValueError):
     """A CSV file that is missing, or whose rows do not match the shapes."""
 
 
-def _table(path: str, shape: tuple[int, ...], dtype: str, what: str) -> np.ndarray:
+def _table(path: str, shape: tuple[int, ...], dtype: str, argument: str) -> np.ndarray:
     """(rows, *shape) of a file, or of all files of a folder in sequence."""
     where = Path(path).expanduser()
     try:
         files = sorted(p for p in where.iterdir() if p.is_file()) if where.is_dir() else [where]
         texts = [file.read_bytes() for file in files]
     except OSError as error:
-        raise CSVError(compose(f"{what}: cannot read {path!r}: {error.strerror}")) from None
-    tables = [_rows(text, file, shape, dtype, what) for text, file in zip(texts, files)]
+        raise CSVError(compose(f"{argument}: cannot read {path!r}: {error.strerror}")) from None
+    tables = [_rows(text, file, shape, dtype, argument) for text, file in zip(texts, files)]
     if not sum(map(len, tables)):
-        raise CSVError(compose(f"{what}: there are no rows", str(where)))
+        raise CSVError(compose(f"{argument}: there are no rows", str(where)))
     return np.concatenate(tables)
 
 
-def _rows(text: bytes, file: Path, shape, dtype: str, what: str) -> np.ndarray:
+def _rows(text: bytes, file: Path, shape, dtype: str, argument: str) -> np.ndarray:
     lines = [line for line in text.decode(errors="replace").splitlines() if line.strip()]
     width = int(np.prod(shape))
     if not lines:
@@ -40,12 +43,12 @@ def _rows(text: bytes, file: Path, shape, dtype: str, what: str) -> np.ndarray:
     try:
         values = np.loadtxt(lines, dtype, delimiter=",", comments=None, ndmin=2)
     except ValueError as error:
-        raise CSVError(compose(f"{what}: {error}", str(file))) from None
+        raise CSVError(compose(f"{argument}: {error}", str(file))) from None
     if values.shape[1] != width:
         raise CSVError(
             compose(
                 "The data size in CSV do not match size of shape: specified"
-                f" {what.rpartition(' ')[2].replace('_csv', '_shape')}={shape}, the csv"
+                f" {argument.rpartition(' ')[2].replace('_csv', '_shape')}={shape}, the csv"
                 f" row-length={values.shape[1]}",
                 str(file),
             )
@@ -58,7 +61,7 @@ class Rows(Stateful):
 
     not_state = ("_tables", "_rows", "_batch_size", "_round", "_dtype")
 
-    def __init__(self, data, label, batch_size: int, round_batch: bool):
+    def __init__(self, data: Any, label: Any, batch_size: int, round_batch: bool):
         self._tables, self._batch_size, self._round = (data, label), batch_size, round_batch
         self._rows = np.arange(len(data))
         self._at, self._ended = 0, False
@@ -97,19 +100,19 @@ class Rows(Stateful):
 
 
 def CSVIter(  # noqa: N802 - MXNet's name
-    *args,
-    data_csv,
-    data_shape,
-    batch_size,
-    label_csv=None,
-    label_shape=(1,),
-    round_batch=True,
-    prefetch_buffer=4,
-    ctx="gpu",
-    dtype=None,
-    data_name="data",
-    label_name="softmax_label",
-    **unknown,
+    *args: Any,
+    data_csv: Any,
+    data_shape: Sequence[int],
+    batch_size: int,
+    label_csv: Any = None,
+    label_shape: Any = (1,),
+    round_batch: bool = True,
+    prefetch_buffer: int = 4,
+    ctx: str = "gpu",
+    dtype: DType | None = None,
+    data_name: str = "data",
+    label_name: str = "softmax_label",
+    **unknown: Any,
 ) -> MXDataIter:
     """An iterator over the rows of CSV files; the values are held in memory.
 

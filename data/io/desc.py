@@ -32,13 +32,13 @@ class DataDesc(namedtuple("DataDesc", ["name", "shape"])):  # noqa: PYI024 - two
         return f"DataDesc[{self.name},{self.shape},{self.dtype},{self.layout}]"
 
     @staticmethod
-    def get_batch_axis(layout) -> int:
+    def get_batch_axis(layout: Any) -> int:
         """The axis of the batch: 0 for None, -1 where the layout has no N (data that every device
         gets whole)."""
         return 0 if layout is None else layout.find("N")
 
     @staticmethod
-    def get_list(shapes, types) -> list[DataDesc]:
+    def get_list(shapes: Any, types: Any) -> list[DataDesc]:
         """Descriptions from pairs (name, shape) and, unless None, pairs (name, dtype)."""
         if types is None:
             return [DataDesc(*x[:2]) for x in shapes]
@@ -59,17 +59,17 @@ class DataBatch:
 
     def __init__(
         self,
-        data,
-        label=None,
-        pad=None,
-        index=None,
-        bucket_key=None,
-        provide_data=None,
-        provide_label=None,
+        data: Any,
+        label: Any = None,
+        pad: int | None = None,
+        index: Any = None,
+        bucket_key: Any = None,
+        provide_data: Any = None,
+        provide_label: Any = None,
     ):
-        for what, arrays in (("Data", data), ("Label", label)):
+        for kind, arrays in (("Data", data), ("Label", label)):
             if arrays is not None and not isinstance(arrays, (list, tuple)):
-                raise _NoList(f"{what} must be list of NDArrays, got {type(arrays).__name__}")
+                raise _NoList(f"{kind} must be list of NDArrays, got {type(arrays).__name__}")
         self.data, self.label, self.pad, self.index = data, label, pad, index
         self.bucket_key = bucket_key
         self.provide_data, self.provide_label = provide_data, provide_label
@@ -86,16 +86,16 @@ class _NoList(InvalidType, AssertionError):
     """Not a list; MXNet raises AssertionError."""
 
 
-def need_iterator(what: str, value) -> None:
-    """Raises TypeError unless the value has a DataIter's methods. what: its name, for the error."""
+def need_iterator(caller: str, value: Any) -> None:
+    """Raises TypeError unless the value has a DataIter's methods. caller: for the error."""
     if not (hasattr(value, "provide_data") and hasattr(value, "reset")):
         raise InvalidType(
-            f"{what} must be a DataIter, got {type(value).__name__}\n"
+            f"{caller} must be a DataIter, got {type(value).__name__}\n"
             "  fix: mx.io.NDArrayIter(data, label, batch_size=32)"
         )
 
 
-def position_of(iterator) -> Saved | None:
+def position_of(iterator: Any) -> Saved | None:
     """Its position; None where it, or an iterator in it, cannot report one."""
     try:
         return saved(iterator) if has_state(iterator) else None
@@ -114,7 +114,7 @@ class DataIter:
 
     position: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, batch_size=0):
+    def __init__(self, batch_size: int = 0):
         self.batch_size = batch_size
 
     def __iter__(self):
@@ -134,7 +134,7 @@ class DataIter:
         """Continues from state_dict: the next batch is the one that would have followed."""
         set_attributes(self, state)
 
-    def reset(self):
+    def reset(self) -> None:
         """Begins an epoch."""
 
     def next(self) -> DataBatch:
@@ -148,18 +148,20 @@ class DataIter:
     def __next__(self):
         return self.next()
 
-    def iter_next(self):
-        """Advances to the next batch. Returns whether there is one."""
+    def iter_next(self) -> bool:
+        """Advances to the next batch. Returns whether there is one; a subclass defines it."""
+        return False
 
-    def getdata(self):
+    def getdata(self) -> Any:
         """The data of this batch: list of NDArrays."""
 
-    def getlabel(self):
+    def getlabel(self) -> Any:
         """The labels of this batch: list of NDArrays."""
 
-    def getindex(self):
+    def getindex(self) -> Any:
         """The indices of the samples in this batch: NumPy array, or None."""
         return None
 
-    def getpad(self):
+    def getpad(self) -> int | None:
         """The number of padding samples at the end of this batch."""
+        return None

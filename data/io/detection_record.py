@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 
@@ -96,7 +97,9 @@ class DetAugmentation:
 
     # ---- the steps -------------------------------------------------------------------------------
 
-    def apply(self, image, objects, shape, draws: Draws, full_size=None):
+    def apply(
+        self, image: Any, objects: Any, shape: Any, draws: Draws, full_size: Any = None
+    ) -> Any:
         """(image, objects), changed; objects are rows (class, xmin, ymin, xmax, ymax, ...)."""
         if self.resize > 0:
             before = full_size or image.shape[:2]
@@ -252,7 +255,7 @@ class DetScaling(Scaling):
 class _DetFiller:
     """Makes one record's image and its flat label: sizes, header, objects."""
 
-    def __init__(self, where, reading, augmentation, scaling, records):
+    def __init__(self, where: Any, reading: Any, augmentation: Any, scaling: Any, records: Any):
         self.where, self.reading, self.records = where, reading, records
         self.augmentation, self.scaling = augmentation, scaling
         self.labels = labels_of(reading.path_imglist) if reading.path_imglist else None
@@ -320,7 +323,7 @@ class _DetFiller:
 
 
 @shows(DetReading, DetAugmentation, DetScaling)
-def ImageDetRecordIter(**kwargs) -> MXDataIter:  # noqa: N802 - MXNet's name
+def ImageDetRecordIter(**kwargs: Any) -> MXDataIter:  # noqa: N802 - MXNet's name
     """An iterator over the images of record files and their objects.
 
     Labels are (batch_size, 4 + longest label): channels, height and width of the image, the length

@@ -8,7 +8,9 @@ import math
 import os
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -109,7 +111,9 @@ class Scaling:
         if 0 in (self.std_r, self.std_g, self.std_b):
             raise InvalidValue(f"{where}: std_r, std_g and std_b must not be 0")
 
-    def place(self, image, out, mirror: bool, contrast: float = 1.0, light: float = 0.0) -> None:
+    def place(
+        self, image: Any, out: Any, mirror: bool, contrast: float = 1.0, light: float = 0.0
+    ) -> None:
         """Writes ((x - mean) * contrast + light) * scale / std of an image (H, W, C) into its slot
         (C, H, W) of a batch."""
         stds = (self.std_r, self.std_g, self.std_b)
@@ -139,7 +143,15 @@ class Normalisation(Scaling):
 PLAIN = Normalisation()
 
 
-def place_image(image, out, mirror, means, factors, shifts, mean_image=None) -> None:
+def place_image(
+    image: Any,
+    out: Any,
+    mirror: bool,
+    means: Any,
+    factors: Any,
+    shifts: Any,
+    mean_image: Any = None,
+) -> None:
     """Writes (x - mean) * factor + shift of an image (H, W, C) into out (C, H, W)."""
     height, width, channels = image.shape
     image = with_rows(image)
@@ -161,7 +173,7 @@ def place_image(image, out, mirror, means, factors, shifts, mean_image=None) -> 
     run(lib.plk_place_run, params, image, address(out))
 
 
-def image_of(record, color: int, resize: int, where: str):
+def image_of(record: Any, color: int, resize: int, where: str) -> Any:
     """(header, uint8 image (H, W, C), its size before the decoder reduced it) of a record."""
     header, data = recordio.unpack(record)
     full_size, reduce_to = None, (0, 0)
@@ -184,7 +196,7 @@ def image_of(record, color: int, resize: int, where: str):
 class _Batch:
     """An unfinished batch: its arrays and the parts that threads work on."""
 
-    def __init__(self, data: NDArray, label: np.ndarray, pad: int, index: np.ndarray, before):
+    def __init__(self, data: NDArray, label: np.ndarray, pad: int, index: np.ndarray, before: Any):
         self.data, self.label, self.pad, self.index = data, label, pad, index
         self.before = before  # the state of its source
         self.parts: list[Future] = []
@@ -197,7 +209,7 @@ class BatchSource:
     record into a batch, on any thread.
     """
 
-    def __init__(self, reading: Reading, records: Records, label_shape, fill):
+    def __init__(self, reading: Reading, records: Records, label_shape: Any, fill: Any):
         self._reading, self._fill, self._label_shape = reading, fill, label_shape
         self._spec = spec(
             (reading.batch_size, *reading.data_shape), str(reading.dtype), current_context()
@@ -288,7 +300,7 @@ class BatchSource:
 # ---- images for classification -------------------------------------------------------------------
 
 
-def labels_of(path) -> dict[int, np.ndarray]:
+def labels_of(path: str | PathLike[str]) -> dict[int, np.ndarray]:
     """The labels of a list file (.lst) by record id."""
     found = {}
     with open(path) as lines:
@@ -306,7 +318,15 @@ def labels_of(path) -> dict[int, np.ndarray]:
 class _Filler:
     """Makes one record's image and label."""
 
-    def __init__(self, where, reading, augmentation, normalisation, records, labels):
+    def __init__(
+        self,
+        where: Any,
+        reading: Any,
+        augmentation: Any,
+        normalisation: Any,
+        records: Any,
+        labels: Any,
+    ):
         self.where, self.reading, self.records, self.labels = where, reading, records, labels
         self.augmentation, self.normalisation = augmentation, normalisation
 
@@ -357,7 +377,7 @@ def _iterator(where, reading, augmentation, normalisation) -> MXDataIter:
     return MXDataIter(source, reading.data_name, reading.label_name)
 
 
-def mean_image_in(where, path, shape) -> np.ndarray:
+def mean_image_in(where: Any, path: str | PathLike[str], shape: Any) -> np.ndarray:
     """The mean image of a file, (C, H, W) float32."""
     found = serialization.load(path)
     mean = (list(found.values()) if isinstance(found, dict) else found)[0]
@@ -386,7 +406,7 @@ def _mean_image(where, reading, augmentation, path) -> np.ndarray:
 
 
 @shows(Reading, Augmentation, Normalisation)
-def ImageRecordIter(**kwargs) -> MXDataIter:  # noqa: N802 - MXNet's name
+def ImageRecordIter(**kwargs: Any) -> MXDataIter:  # noqa: N802 - MXNet's name
     """An iterator over the images of record files: data (batch_size, channels, height, width),
     labels (batch_size,) or (batch_size, label_width).
 
@@ -397,13 +417,13 @@ def ImageRecordIter(**kwargs) -> MXDataIter:  # noqa: N802 - MXNet's name
 
 
 @shows(Reading, Augmentation)
-def ImageRecordUInt8Iter(**kwargs) -> MXDataIter:  # noqa: N802 - MXNet's name
+def ImageRecordUInt8Iter(**kwargs: Any) -> MXDataIter:  # noqa: N802 - MXNet's name
     """As ImageRecordIter, but gives the bytes of the images, not normalised."""
     return _whole_numbers("ImageRecordUInt8Iter", "uint8", kwargs)
 
 
 @shows(Reading, Augmentation)
-def ImageRecordInt8Iter(**kwargs) -> MXDataIter:  # noqa: N802 - MXNet's name
+def ImageRecordInt8Iter(**kwargs: Any) -> MXDataIter:  # noqa: N802 - MXNet's name
     """As ImageRecordIter, but gives int8 values, not normalised; values above 127 are clipped."""
     return _whole_numbers("ImageRecordInt8Iter", "int8", kwargs)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...engine import cpu
 from ...engine.error import InvalidValue, MXNetError, compose
 from ...kernels.record import dtype_name
+from ...kernels.spec import DType
 from ...ndarray.ndarray import from_memory
 from ...ndarray.sparse.sparse_array import csr
 from ...ndarray.sparse.structure import pointers
@@ -31,7 +33,7 @@ class Table(NamedTuple):
     n_columns: int
 
 
-def _lines(path: str, part: int, n_parts: int, what: str) -> list[bytes]:
+def _lines(path: str, part: int, n_parts: int, argument: str) -> list[bytes]:
     """The lines of a file, or of all files of a folder; or the whole lines of one part of the
     bytes."""
     where = Path(path).expanduser()
@@ -39,7 +41,7 @@ def _lines(path: str, part: int, n_parts: int, what: str) -> list[bytes]:
         files = sorted(p for p in where.iterdir() if p.is_file()) if where.is_dir() else [where]
         text = b"\n".join(file.read_bytes() for file in files)
     except OSError as error:
-        raise LibSVMError(compose(f"{what}: cannot read {path!r}: {error.strerror}")) from None
+        raise LibSVMError(compose(f"{argument}: cannot read {path!r}: {error.strerror}")) from None
     step = -(-len(text) // n_parts)
     begin, end = (_next_line(text, min(k * step, len(text))) for k in (part, part + 1))
     lines = (line.split(b"#", 1)[0].strip() for line in text[begin:end].splitlines())
@@ -54,27 +56,27 @@ def _next_line(text: bytes, at: int) -> int:
     return len(text) if found < 0 else found + 1
 
 
-def read_table(path: str, n_columns: int, part: int, n_parts: int, what: str) -> Table:
+def read_table(path: str, n_columns: int, part: int, n_parts: int, argument: str) -> Table:
     """The lines of a LibSVM file as arrays. Raises LibSVMError."""
-    lines = _lines(path, part, n_parts, what)
+    lines = _lines(path, part, n_parts, argument)
     if not lines:
-        raise LibSVMError(compose(f"{what}: there are no lines", str(path)))
+        raise LibSVMError(compose(f"{argument}: there are no lines", str(path)))
     counts = np.array([line.count(b":") for line in lines])
     try:
         numbers = np.array(b" ".join(lines).replace(b":", b" ").split(), np.float64)
     except ValueError as error:
-        raise LibSVMError(compose(f"{what}: {error}", str(path))) from None
+        raise LibSVMError(compose(f"{argument}: {error}", str(path))) from None
     heads = np.concatenate(([0], np.cumsum(2 * counts + 1)))
     if len(numbers) != heads[-1]:
         raise LibSVMError(
-            compose(f"{what}: every line must be `label column:value ...`", str(path))
+            compose(f"{argument}: every line must be `label column:value ...`", str(path))
         )
     pairs = np.delete(numbers, heads[:-1]).reshape(-1, 2)
     columns = pairs[:, 0].astype(np.int64)
     if columns.size and not 0 <= columns.min() <= columns.max() < n_columns:
         raise LibSVMError(
             compose(
-                f"{what}: columns must be in [0, {n_columns}), got {columns.min()} to"
+                f"{argument}: columns must be in [0, {n_columns}), got {columns.min()} to"
                 f" {columns.max()}",
                 str(path),
                 "columns count from 0; see data_shape",
@@ -87,7 +89,7 @@ def read_table(path: str, n_columns: int, part: int, n_parts: int, what: str) ->
 class _Lines(Rows):
     """The source: rows of tables, csr if the table is csr."""
 
-    def __init__(self, data: Table, label, batch_size: int, dtype: str):
+    def __init__(self, data: Table, label: Any, batch_size: int, dtype: str):
         super().__init__(data, label, batch_size, True)
         self._rows, self._dtype = np.arange(len(data.labels)), dtype
 
@@ -109,20 +111,20 @@ class _Lines(Rows):
 
 def LibSVMIter(  # noqa: N802 - MXNet's name
     *,
-    data_libsvm,
-    data_shape,
-    batch_size,
-    label_libsvm=None,
-    label_shape=(1,),
-    num_parts=1,
-    part_index=0,
-    round_batch=True,
-    prefetch_buffer=4,
-    ctx="gpu",
-    dtype=None,
-    data_name="data",
-    label_name="softmax_label",
-    **unknown,
+    data_libsvm: Any,
+    data_shape: Sequence[int],
+    batch_size: int,
+    label_libsvm: Any = None,
+    label_shape: Any = (1,),
+    num_parts: int = 1,
+    part_index: int = 0,
+    round_batch: bool = True,
+    prefetch_buffer: int = 4,
+    ctx: str = "gpu",
+    dtype: DType | None = None,
+    data_name: str = "data",
+    label_name: str = "softmax_label",
+    **unknown: Any,
 ) -> MXDataIter:
     """An iterator over the lines of LibSVM files, `label column:value ...` with columns that count
     from 0 and ascend; batches are csr.
@@ -148,10 +150,10 @@ def LibSVMIter(  # noqa: N802 - MXNet's name
     if not 0 <= part < n_parts:
         raise InvalidValue(f"LibSVMIter: part_index must be in [0, {n_parts}), got {part}")
     shapes = {}
-    for what, shape in (("data_shape", data_shape), ("label_shape", label_shape)):
-        shapes[what] = shape_of(shape, f"LibSVMIter: {what}")
-        if len(shapes[what]) != 1:
-            raise InvalidValue(f"LibSVMIter: {what} must have one axis, got {shapes[what]}")
+    for argument, shape in (("data_shape", data_shape), ("label_shape", label_shape)):
+        shapes[argument] = shape_of(shape, f"LibSVMIter: {argument}")
+        if len(shapes[argument]) != 1:
+            raise InvalidValue(f"LibSVMIter: {argument} must have one axis, got {shapes[argument]}")
     data = read_table(
         data_libsvm, shapes["data_shape"][0], part, n_parts, "LibSVMIter: data_libsvm"
     )

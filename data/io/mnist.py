@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ...engine.error import InvalidValue
+from ...kernels.spec import DType
 from ...ndarray.ndarray import from_memory
 from ...ndarray.saved_state import Stateful
 from ..idx import DatasetError, read_idx
 from .source import MXDataIter, Sample, parsed, positive, refuse_positional, warn_unknown
 
 
-def _array(path: str, n_axes: int, what: str) -> np.ndarray:
+def _array(path: str, n_axes: int, argument: str) -> np.ndarray:
     file = Path(path).expanduser()
     try:
         values = read_idx(file)
     except OSError as error:
         if isinstance(error, DatasetError):
             raise
-        raise DatasetError(f"MNISTIter: {what}: cannot read {path!r}: {error.strerror}") from None
+        raise DatasetError(
+            f"MNISTIter: {argument}: cannot read {path!r}: {error.strerror}"
+        ) from None
     if values.ndim != n_axes:
         raise DatasetError(
-            f"MNISTIter: {what} must have {n_axes} axes, got shape {values.shape}\n  at: {path}"
+            f"MNISTIter: {argument} must have {n_axes} axes, got shape {values.shape}\n  at: {path}"
         )
     return values
 
@@ -34,7 +38,7 @@ class _Images(Stateful):
 
     not_state = ("_images", "_labels", "_size")
 
-    def __init__(self, images, labels, batch_size: int):
+    def __init__(self, images: Any, labels: Any, batch_size: int):
         self._images, self._labels, self._size, self._at = images, labels, batch_size, 0
 
     def rewind(self) -> None:
@@ -51,22 +55,22 @@ class _Images(Stateful):
 
 
 def MNISTIter(  # noqa: N802 - MXNet's name
-    *args,
-    image="./train-images-idx3-ubyte",
-    label="./train-labels-idx1-ubyte",
-    batch_size=128,
-    shuffle=True,
-    flat=False,
-    seed=0,
-    silent=False,
-    num_parts=1,
-    part_index=0,
-    prefetch_buffer=4,
-    ctx="gpu",
-    dtype=None,
-    data_name="data",
-    label_name="softmax_label",
-    **unknown,
+    *args: Any,
+    image: str = "./train-images-idx3-ubyte",
+    label: str = "./train-labels-idx1-ubyte",
+    batch_size: int = 128,
+    shuffle: bool = True,
+    flat: bool = False,
+    seed: int = 0,
+    silent: bool = False,
+    num_parts: int = 1,
+    part_index: int = 0,
+    prefetch_buffer: int = 4,
+    ctx: str = "gpu",
+    dtype: DType | None = None,
+    data_name: str = "data",
+    label_name: str = "softmax_label",
+    **unknown: Any,
 ) -> MXDataIter:
     """An iterator over images and labels in IDX files (.gz or not): float32 values in [0, 1).
 

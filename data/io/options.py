@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from ...kernels.record import REQUIRED
 from .source import parsed, warn_unknown
 
 
-def option(default, doc: str):
+def option(default: Any, doc: str) -> Any:
     """A field of a dataclass of options; the value has the default's type."""
     return dataclasses.field(default=default, metadata={"doc": doc})
 
@@ -43,7 +44,7 @@ def _value(where: str, field, value):
     raise InvalidValue(f"{name} must be {kind.__name__}, got {value!r}")
 
 
-def read(where: str, kinds, keywords: dict) -> list:
+def read(where: str, kinds: Any, keywords: dict) -> list:
     """One instance of each dataclass from the keywords; unknown ones give a warning.
 
     Raises: TypeError for a required keyword that is missing, ValueError for a wrong value.
@@ -62,7 +63,7 @@ def read(where: str, kinds, keywords: dict) -> list:
     return made
 
 
-def shows(*kinds):
+def shows(*kinds: Any) -> Any:
     """Decorator: the function's signature and docstring list the fields of these dataclasses."""
 
     def add(function):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import weakref
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ class RecordFile:
     """A .rec file whose records are read by position, from any number of threads. It is not mapped
     into memory: if another process truncated a mapped file, reading it would kill this process."""
 
-    def __init__(self, path):
+    def __init__(self, path: str | PathLike[str]):
         self.path = os.fspath(path)
         try:
             self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -74,9 +75,9 @@ class RecordFile:
                 kind, _, _, at = self._frame(at)
         return found
 
-    def _broken(self, at: int, what: str):
+    def _broken(self, at: int, problem: str):
         raise MXNetError(
-            f"record file: the frame at byte {at} {what}\n  at: {self.path}\n"
+            f"record file: the frame at byte {at} {problem}\n  at: {self.path}\n"
             "  fix: is it a .rec file, and copied as a whole?"
         )
 
@@ -85,7 +86,7 @@ class MissingRecords(MXNetError, FileNotFoundError):
     """A record file that cannot be opened."""
 
 
-def read_index(path) -> list[int]:
+def read_index(path: str | PathLike[str]) -> list[int]:
     """The positions in an index file (.idx), in its order."""
     found = []
     with files.reading(path, "record index"), open(path) as lines:
@@ -107,7 +108,9 @@ class Records:
         num_parts, part_index: with an index parts have equal numbers of records, else equal bytes.
     """
 
-    def __init__(self, path, path_idx="", num_parts: int = 1, part_index: int = 0):
+    def __init__(
+        self, path: str | PathLike[str], path_idx: str = "", num_parts: int = 1, part_index: int = 0
+    ):
         where = Path(path)
         paths = sorted(where.glob("*.rec")) if where.is_dir() else [where]
         self._files = [RecordFile(p) for p in paths]

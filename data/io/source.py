@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import logging
 import warnings
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -48,7 +48,9 @@ class MXDataIter(DataIter):
     Raises: StopIteration if the source has no batch.
     """
 
-    def __init__(self, handle: Source, data_name="data", label_name="softmax_label", **_):
+    def __init__(
+        self, handle: Source, data_name: str = "data", label_name: str = "softmax_label", **_: Any
+    ):
         self.handle = handle
         self._skip_load = False
         self._begin = handle.state_dict()  # before the batch that is prefetched
@@ -61,19 +63,19 @@ class MXDataIter(DataIter):
         self.provide_label = [DataDesc(label_name, label.shape, label.dtype)]
         super().__init__(data.shape[0])
 
-    def debug_skip_load(self):
+    def debug_skip_load(self) -> None:
         """Repeats the current batch from now on, to measure everything but reading."""
         self._skip_load = True
         logging.info("Set debug_skip_load to be true, will simply return first batch")
 
-    def state_dict(self):
+    def state_dict(self) -> Any:
         return self._begin if self._ready else self.handle.state_dict()
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: Any) -> None:
         self._ready = False
         self.handle.load_state_dict(state)
 
-    def reset(self):
+    def reset(self) -> None:
         self._ready = False
         self.handle.rewind()
 
@@ -101,14 +103,14 @@ class MXDataIter(DataIter):
         """The labels of this batch."""
         return self._sample.label
 
-    def getindex(self):
+    def getindex(self) -> Any:
         return self._sample.index
 
     def getpad(self) -> int:
         return self._sample.pad
 
 
-def parsed(value):
+def parsed(value: Any) -> Any:
     """A parameter's value: text such as "(3,)" or "True" is accepted too, as in MXNet."""
     if isinstance(value, str):
         try:
@@ -118,30 +120,30 @@ def parsed(value):
     return value
 
 
-def shape_of(value, what: str) -> tuple[int, ...]:
+def shape_of(value: Any, argument: str) -> tuple[int, ...]:
     """A parameter that is a shape."""
     value = parsed(value)
     value = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if not value or not all(isinstance(n, (int, np.integer)) and n > 0 for n in value):
-        raise InvalidValue(f"{what} must be a shape of numbers above 0, got {value}")
+        raise InvalidValue(f"{argument} must be a shape of numbers above 0, got {value}")
     return tuple(int(n) for n in value)
 
 
-def positive(value, what: str) -> int:
+def positive(value: Any, argument: str) -> int:
     """A parameter that is a number above 0."""
     value = parsed(value)
     if not isinstance(value, (int, np.integer)) or value <= 0:
-        raise InvalidValue(f"{what} must be an integer above 0, got {value!r}")
+        raise InvalidValue(f"{argument} must be an integer above 0, got {value!r}")
     return int(value)
 
 
-def refuse_positional(iterator: str, args) -> None:
+def refuse_positional(iterator: str, args: Any) -> None:
     """Raises InvalidType (TypeError): iterators over files take keywords alone."""
     if args:
         raise InvalidType(f"{iterator} can only accept keyword arguments, got {args!r}")
 
 
-def warn_unknown(iterator: str, names) -> None:
+def warn_unknown(iterator: str, names: Any) -> None:
     """Warns about parameters that an iterator does not know; MXNet ignores them silently."""
     if names:
         warnings.warn(f"{iterator}: ignores {', '.join(sorted(names))}", stacklevel=3)

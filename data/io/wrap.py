@@ -4,6 +4,7 @@ batches in threads)."""
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 from ...engine.error import InvalidValue
 from ...ndarray import random
@@ -17,16 +18,16 @@ class _Current(DataIter):
 
     current_batch: DataBatch
 
-    def getdata(self):
+    def getdata(self) -> Any:
         return self.current_batch.data
 
-    def getlabel(self):
+    def getlabel(self) -> Any:
         return self.current_batch.label
 
-    def getindex(self):
+    def getindex(self) -> Any:
         return self.current_batch.index
 
-    def getpad(self):
+    def getpad(self) -> Any:
         return self.current_batch.pad
 
 
@@ -36,7 +37,7 @@ class ResizeIter(_Current):
     reset_internal: reset() resets the inner one too.
     """
 
-    def __init__(self, data_iter, size, reset_internal=True):
+    def __init__(self, data_iter: Any, size: Any, reset_internal: bool = True):
         need_iterator("ResizeIter: data_iter", data_iter)
         super().__init__(data_iter.batch_size)
         self.data_iter, self.size, self.reset_internal = data_iter, size, reset_internal
@@ -45,14 +46,14 @@ class ResizeIter(_Current):
         if hasattr(data_iter, "default_bucket_key"):
             self.default_bucket_key = data_iter.default_bucket_key
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         return {"cur": self.cur, "inner": saved(self.data_iter)}
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: Any) -> None:
         self.cur = state["cur"]
         restore(self.data_iter, state["inner"], "ResizeIter: data_iter")
 
-    def reset(self):
+    def reset(self) -> None:
         self.cur = 0
         if self.reset_internal:
             self.data_iter.reset()
@@ -78,7 +79,7 @@ class PrefetchingIter(_Current):
     An error in a thread is raised at the next batch.
     """
 
-    def __init__(self, iters, rename_data=None, rename_label=None):
+    def __init__(self, iters: Any, rename_data: Any = None, rename_label: Any = None):
         self.iters = list(iters) if isinstance(iters, (list, tuple)) else [iters]
         if not self.iters:
             raise InvalidValue("PrefetchingIter: needs at least one iterator")
@@ -92,20 +93,20 @@ class PrefetchingIter(_Current):
         self._fetch()
 
     @property
-    def provide_data(self):
+    def provide_data(self) -> Any:
         """Descriptions of all data, renamed."""
         return _renamed(self.rename_data, [i.provide_data for i in self.iters])
 
     @property
-    def provide_label(self):
+    def provide_label(self) -> Any:
         """Descriptions of all labels, renamed."""
         return _renamed(self.rename_label, [i.provide_label for i in self.iters])
 
-    def state_dict(self):
+    def state_dict(self) -> Any:
         self._wait()  # for the threads' draws from the random streams
         return self._before if self._before is not None else super().state_dict()
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: Any) -> None:
         self._wait()
         for i, (inner, found) in enumerate(zip(self.iters, state["iters"], strict=True)):
             restore(inner, found, f"PrefetchingIter: iterator {i}")
@@ -127,7 +128,7 @@ class PrefetchingIter(_Current):
         for future in self._pending:
             future.exception()
 
-    def reset(self):
+    def reset(self) -> None:
         self._wait()  # a failed batch is started again
         for i in self.iters:
             i.reset()

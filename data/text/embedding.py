@@ -8,7 +8,8 @@ import shutil
 import tarfile
 import warnings
 import zipfile
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -41,9 +42,10 @@ class _TokenEmbedding(Vocabulary):
 
     pretrained_file_name_sha1: ClassVar[dict[str, str]] = {}
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)
-        self._vec_len, self._idx_to_vec = 0, None
+        self._vec_len = 0
+        self._idx_to_vec: NDArray | None = None
 
     # ---- files -----------------------------------------------------------------------------------
 
@@ -214,11 +216,16 @@ class _TokenEmbedding(Vocabulary):
         return self._vec_len
 
     @property
-    def idx_to_vec(self) -> NDArray:
-        """(tokens, vec_len): row i is the vector of token i."""
+    def idx_to_vec(self) -> NDArray | None:
+        """(tokens, vec_len): row i is the vector of token i. None before there are any."""
         return self._idx_to_vec
 
-    def get_vecs_by_tokens(self, tokens, lower_case_backup=False) -> NDArray:
+    def _vectors(self) -> NDArray:
+        if self._idx_to_vec is None:
+            raise VocabularyError("The property `idx_to_vec` has not been properly set.")
+        return self._idx_to_vec
+
+    def get_vecs_by_tokens(self, tokens: Any, lower_case_backup: bool = False) -> NDArray:
         """The vector of a token (vec_len,), or those of a list of tokens (n, vec_len).
 
         lower_case_backup: a token that is unknown is looked up in lower case.
@@ -231,17 +238,16 @@ class _TokenEmbedding(Vocabulary):
             else known.get(t, UNKNOWN_INDEX)
             for t in (tokens if several else [tokens])
         ]
-        rows = functions.take(self._idx_to_vec, functions.array(numbers, dtype="int64"))
+        rows = functions.take(self._vectors(), functions.array(numbers, dtype="int64"))
         return rows if several else rows[0]
 
-    def update_token_vectors(self, tokens, new_vectors) -> None:
+    def update_token_vectors(self, tokens: Any, new_vectors: Any) -> None:
         """Replaces the vectors of known tokens.
 
         new_vectors: (len(tokens), vec_len), or (vec_len,) for a single token.
         Raises: ValueError for an unknown token; name unknown_token itself to change its vector.
         """
-        if self._idx_to_vec is None:
-            raise VocabularyError("The property `idx_to_vec` has not been properly set.")
+        vectors = self._vectors()
         tokens = tokens if isinstance(tokens, list) else [tokens]
         if isinstance(new_vectors, NDArray) and new_vectors.ndim == 1 and len(tokens) == 1:
             new_vectors = new_vectors.reshape((1, -1))
@@ -259,7 +265,7 @@ class _TokenEmbedding(Vocabulary):
                     f" {self._idx_to_token[UNKNOWN_INDEX]} in `tokens`."
                 )
         numbers = [self._token_to_idx[token] for token in tokens]
-        self._idx_to_vec[functions.array(numbers, dtype="int64")] = new_vectors
+        vectors[functions.array(numbers, dtype="int64")] = new_vectors
 
 
 class EmbeddingFileError(MXNetError, FileNotFoundError):
@@ -302,17 +308,17 @@ _register = get_register_func(_TokenEmbedding, "token embedding")
 _create = get_create_func(_TokenEmbedding, "token embedding")
 
 
-def register(embedding_cls):
+def register(embedding_cls: Any) -> Any:
     """Class decorator: makes word vectors known to `create` under their name in lower case."""
     return _register(embedding_cls)
 
 
-def create(embedding_name, **kwargs):
+def create(embedding_name: str, **kwargs: Any) -> Any:
     """Word vectors by name: create("glove", pretrained_file_name="glove.6B.50d.txt")."""
     return _create(embedding_name, **kwargs)
 
 
-def get_pretrained_file_names(embedding_name=None):
+def get_pretrained_file_names(embedding_name: str | None = None) -> Any:
     """The names of files of some word vectors; without a name, of all, as a dict. Raises KeyError
     for an unknown name."""
     known = table(_TokenEmbedding)
@@ -343,11 +349,11 @@ class GloVe(_TokenEmbedding):
 
     def __init__(
         self,
-        pretrained_file_name="glove.840B.300d.txt",
-        embedding_root=ROOT,
-        init_unknown_vec=functions.zeros,
-        vocabulary=None,
-        **kwargs,
+        pretrained_file_name: str = "glove.840B.300d.txt",
+        embedding_root: str = ROOT,
+        init_unknown_vec: Callable[..., Any] = functions.zeros,
+        vocabulary: Any = None,
+        **kwargs: Any,
     ):
         self._check_pretrained_file_names(pretrained_file_name)
         super().__init__(**kwargs)
@@ -372,11 +378,11 @@ class FastText(_TokenEmbedding):
 
     def __init__(
         self,
-        pretrained_file_name="wiki.simple.vec",
-        embedding_root=ROOT,
-        init_unknown_vec=functions.zeros,
-        vocabulary=None,
-        **kwargs,
+        pretrained_file_name: str = "wiki.simple.vec",
+        embedding_root: str = ROOT,
+        init_unknown_vec: Callable[..., Any] = functions.zeros,
+        vocabulary: Any = None,
+        **kwargs: Any,
     ):
         self._check_pretrained_file_names(pretrained_file_name)
         super().__init__(**kwargs)
@@ -391,12 +397,12 @@ class CustomEmbedding(_TokenEmbedding):
 
     def __init__(
         self,
-        pretrained_file_path,
-        elem_delim=" ",
-        encoding="utf8",
-        init_unknown_vec=functions.zeros,
-        vocabulary=None,
-        **kwargs,
+        pretrained_file_path: Any,
+        elem_delim: str = " ",
+        encoding: str = "utf8",
+        init_unknown_vec: Callable[..., Any] = functions.zeros,
+        vocabulary: Any = None,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self._load_embedding(pretrained_file_path, elem_delim, init_unknown_vec, encoding)
@@ -406,7 +412,7 @@ class CustomEmbedding(_TokenEmbedding):
 class CompositeEmbedding(_TokenEmbedding):
     """Concatenates the vectors of several embeddings for the tokens of a vocabulary."""
 
-    def __init__(self, vocabulary, token_embeddings):
+    def __init__(self, vocabulary: Any, token_embeddings: Any):
         _check_vocabulary(vocabulary)
         several = token_embeddings if isinstance(token_embeddings, list) else [token_embeddings]
         for embedding in several:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import collections
 import re
+from typing import Any
 
 
 def count_tokens_from_str(
-    source_str, token_delim=" ", seq_delim="\n", to_lower=False, counter_to_update=None
+    source_str: str,
+    token_delim: str = " ",
+    seq_delim: str = "\n",
+    to_lower: bool = False,
+    counter_to_update: Any = None,
 ) -> collections.Counter:
     r"""Counts the tokens of a text.
 

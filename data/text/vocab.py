@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import numbers
+from typing import Any
 
 from ...engine.error import InvalidValue
 
@@ -28,11 +29,11 @@ class Vocabulary:
 
     def __init__(
         self,
-        counter=None,
-        most_freq_count=None,
-        min_freq=1,
-        unknown_token="<unk>",
-        reserved_tokens=None,
+        counter: Any = None,
+        most_freq_count: int | None = None,
+        min_freq: int = 1,
+        unknown_token: str = "<unk>",
+        reserved_tokens: list[str] | None = None,
     ):
         if min_freq <= 0:
             raise VocabularyError(f"`min_freq` must be set to a positive value, got {min_freq}")
@@ -69,27 +70,27 @@ class Vocabulary:
         return self._idx_to_token
 
     @property
-    def unknown_token(self):
+    def unknown_token(self) -> Any:
         """The token that represents unknown tokens."""
         return self._unknown_token
 
     @property
-    def reserved_tokens(self):
+    def reserved_tokens(self) -> Any:
         """The reserved tokens, or None."""
         return self._reserved_tokens
 
-    def to_indices(self, tokens):
+    def to_indices(self, tokens: Any) -> Any:
         """The index of a token, or a list of indices for a list of tokens; unknown tokens have
         0."""
         if not isinstance(tokens, list):
             return self._token_to_idx.get(tokens, UNKNOWN_INDEX)
         return [self._token_to_idx.get(token, UNKNOWN_INDEX) for token in tokens]
 
-    def to_tokens(self, indices):
+    def to_tokens(self, indices: Any) -> Any:
         """The token of an index, or a list of tokens for a list of indices. Raises VocabularyError
         for invalid indices."""
         for i in indices if isinstance(indices, list) else [indices]:
-            if not isinstance(i, numbers.Integral) or not 0 <= i < len(self):
+            if not isinstance(i, numbers.Integral) or not 0 <= int(i) < len(self):
                 raise VocabularyError(
                     f"Token index {i} in the provided `indices` is invalid: it must be a whole"
                     f" number in [0, {len(self)})"

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from ...engine import gpu
+from ...engine import Context, gpu
 from ...engine.error import InvalidType, MXNetError
 from ...graph.graph import topological
 from ...graph.passes.precision import reduce_precision
@@ -50,7 +52,10 @@ class AmpError(MXNetError, AssertionError):
 
 
 def init(
-    target_dtype="float16", target_precision_ops=None, conditional_fp32_ops=None, fp32_ops=None
+    target_dtype: str = "float16",
+    target_precision_ops: Sequence[str] | None = None,
+    conditional_fp32_ops: Sequence[tuple[str, str, Sequence[str]]] | None = None,
+    fp32_ops: Sequence[str] | None = None,
 ) -> None:
     """From now on every call, eager or traced, casts its inputs according to the lists.
 
@@ -70,7 +75,7 @@ def init(
     _amp_initialized = True
 
 
-def autocast(target_dtype="float16", enabled=True):
+def autocast(target_dtype: str = "float16", enabled: bool = True) -> Any:
     """`with amp.autocast():` inside, calls of this thread cast as after `init`; with enabled=False
     they do not. plait's addition. Raises MXNetError for another dtype."""
     return precision.forced(precision.policy(target_dtype) if enabled else None)
@@ -84,7 +89,7 @@ def _check_trainer(given) -> trainer.Trainer:
     return given
 
 
-def init_trainer(optimizer_or_trainer) -> None:
+def init_trainer(optimizer_or_trainer: Any) -> None:
     """Gives a Trainer a dynamic loss scale; it then skips steps whose gradients overflow.
 
     Raises AmpError (AssertionError) before init, InvalidType (TypeError) for anything but a
@@ -103,7 +108,7 @@ def init_trainer(optimizer_or_trainer) -> None:
 
 
 @contextlib.contextmanager
-def scale_loss(loss, optimizer_or_trainer):
+def scale_loss(loss: Any, optimizer_or_trainer: Any) -> Iterator[Any]:
     """`with amp.scale_loss(loss, trainer) as scaled: autograd.backward(scaled)`: the loss, or a
     list of losses, times the loss scale; the trainer divides the gradients by it. Raises
     AmpError."""
@@ -115,7 +120,7 @@ def scale_loss(loss, optimizer_or_trainer):
     yield [part * scale for part in loss] if isinstance(loss, (list, tuple)) else loss * scale
 
 
-def unscale(optimizer_or_trainer) -> None:
+def unscale(optimizer_or_trainer: Any) -> None:
     """Divides the gradients by the loss scale now, e.g. to clip them before `step`."""
     chosen = _check_trainer(optimizer_or_trainer)
     for p in chosen._params:
@@ -128,15 +133,15 @@ def unscale(optimizer_or_trainer) -> None:
 
 
 def convert_symbol(
-    sym,
-    target_dtype="float16",
-    target_dtype_ops=None,
-    fp32_ops=None,
-    conditional_fp32_ops=None,
-    excluded_sym_names=None,
-    data_names=None,
-    cast_optional_params=False,
-):
+    sym: Any,
+    target_dtype: str = "float16",
+    target_dtype_ops: Sequence[str] | None = None,
+    fp32_ops: Sequence[str] | None = None,
+    conditional_fp32_ops: Sequence[tuple[str, str, Sequence[str]]] | None = None,
+    excluded_sym_names: Sequence[str] | None = None,
+    data_names: Sequence[str] | None = None,
+    cast_optional_params: bool = False,
+) -> Any:
     """A float32 Symbol with casts inserted according to the lists.
 
     Args:
@@ -170,9 +175,9 @@ def convert_symbol(
         )
 
 
-def _names(what: str, names) -> set[str]:
+def _names(argument: str, names) -> set[str]:
     if names is not None and not isinstance(names, (list, tuple, set)):
-        raise InvalidType(f"amp: {what} must be a list of names, got {type(names).__name__}")
+        raise InvalidType(f"amp: {argument} must be a list of names, got {type(names).__name__}")
     return set(names or ())
 
 
@@ -187,21 +192,23 @@ def _cast_to_declared(sym, arrays: dict) -> dict:
 
 
 def convert_model(
-    sym,
-    arg_params,
-    aux_params,
-    target_dtype="float16",
-    target_dtype_ops=None,
-    fp32_ops=None,
-    conditional_fp32_ops=None,
-    excluded_sym_names=None,
-    cast_optional_params=False,
-):
+    sym: Any,
+    arg_params: Any,
+    aux_params: Any,
+    target_dtype: str = "float16",
+    target_dtype_ops: Sequence[str] | None = None,
+    fp32_ops: Sequence[str] | None = None,
+    conditional_fp32_ops: Sequence[tuple[str, str, Sequence[str]]] | None = None,
+    excluded_sym_names: Sequence[str] | None = None,
+    cast_optional_params: bool = False,
+) -> Any:
     """convert_symbol for a model: (symbol, arg_params, aux_params), the parameters in the dtypes of
     the new symbol. Arguments and errors: as convert_symbol."""
-    for what, given in (("arg_params", arg_params), ("aux_params", aux_params)):
+    for argument, given in (("arg_params", arg_params), ("aux_params", aux_params)):
         if not isinstance(given, dict):
-            raise InvalidType(f"convert_model: {what} must be a dict, got {type(given).__name__}")
+            raise InvalidType(
+                f"convert_model: {argument} must be a dict, got {type(given).__name__}"
+            )
     if not isinstance(sym, Symbol):
         raise InvalidType(f"convert_model: sym must be a Symbol, got {type(sym).__name__}")
     sym = convert_symbol(
@@ -218,15 +225,15 @@ def convert_model(
 
 
 def convert_hybrid_block(
-    block,
-    target_dtype="float16",
-    target_dtype_ops=None,
-    fp32_ops=None,
-    conditional_fp32_ops=None,
-    excluded_sym_names=None,
-    ctx=gpu(0),
-    cast_optional_params=False,
-):
+    block: Any,
+    target_dtype: str = "float16",
+    target_dtype_ops: Sequence[str] | None = None,
+    fp32_ops: Sequence[str] | None = None,
+    conditional_fp32_ops: Sequence[tuple[str, str, Sequence[str]]] | None = None,
+    excluded_sym_names: Sequence[str] | None = None,
+    ctx: Context | Sequence[Context] = gpu(0),
+    cast_optional_params: bool = False,
+) -> Any:
     """A SymbolBlock for mixed-precision inference from a hybridized block that has run once.
 
     ctx: the device of its parameters. Other arguments and errors: as convert_symbol; RuntimeError
@@ -256,14 +263,14 @@ def convert_hybrid_block(
 
 
 def convert_bucketing_module(
-    bucketing_mod,
-    target_dtype="float16",
-    target_dtype_ops=None,
-    fp32_ops=None,
-    conditional_fp32_ops=None,
-    excluded_sym_names=None,
-    cast_optional_params=False,
-):
+    bucketing_mod: Any,
+    target_dtype: str = "float16",
+    target_dtype_ops: Sequence[str] | None = None,
+    fp32_ops: Sequence[str] | None = None,
+    conditional_fp32_ops: Sequence[tuple[str, str, Sequence[str]]] | None = None,
+    excluded_sym_names: Sequence[str] | None = None,
+    cast_optional_params: bool = False,
+) -> Any:
     """A BucketingModule whose buckets compute in mixed precision. Arguments: as convert_symbol.
 
     Raises AmpError (AssertionError) for a module that is not bound or has no parameters yet.
@@ -301,40 +308,40 @@ def convert_bucketing_module(
 # ---- the lists -----------------------------------------------------------------------------------
 
 
-def list_lp16_ops(target_dtype) -> list[str]:
+def list_lp16_ops(target_dtype: str) -> list[str]:
     """Operators whose inputs are cast to the target dtype."""
     return sorted(precision.policy(target_dtype).low)
 
 
-def list_fp32_ops(target_dtype) -> list[str]:
+def list_fp32_ops(target_dtype: str) -> list[str]:
     """Operators whose inputs are cast to float32."""
     return sorted(precision.policy(target_dtype).full)
 
 
-def list_lp16_fp32_ops(target_dtype) -> list[str]:
+def list_lp16_fp32_ops(target_dtype: str) -> list[str]:
     """Operators that run in the dtype of their inputs."""
     chosen = precision.policy(target_dtype)
     cast = {*chosen.low, *chosen.full, *chosen.widest, *(name for name, *_ in chosen.conditional)}
     return sorted({op.name for op in REGISTRY.values()} - cast)
 
 
-def list_conditional_fp32_ops(target_dtype) -> list[tuple[str, str, list[str]]]:
+def list_conditional_fp32_ops(target_dtype: str) -> list[tuple[str, str, list[str]]]:
     """(operator, parameter, values) for which inputs are cast to float32."""
     return [(n, p, list(values)) for n, p, values in precision.policy(target_dtype).conditional]
 
 
-def list_widest_type_cast(target_dtype) -> list[str]:
+def list_widest_type_cast(target_dtype: str) -> list[str]:
     """Operators whose inputs are cast to the widest dtype among them."""
     return sorted(precision.policy(target_dtype).widest)
 
 
-def list_loss_output_functions(target_dtype) -> list[str]:
+def list_loss_output_functions(target_dtype: str) -> list[str]:
     """Losses whose gradient is scaled by their parameter grad_scale."""
     precision.policy(target_dtype)
     return list(precision.LOSSES)
 
 
-def list_lp16_use_fp32_params(target_dtype) -> dict[str, list[str]]:
+def list_lp16_use_fp32_params(target_dtype: str) -> dict[str, list[str]]:
     """Operators of list_lp16_ops with inputs that stay in float32: none, since those that mix
     dtypes, such as BatchNorm, are in list_lp16_fp32_ops."""
     precision.policy(target_dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from ...ndarray import autograd
 from ...ndarray import functions as nd
@@ -18,7 +19,7 @@ class LossScaler(Stateful):
 
     MAX, STEPS = 2.0**24, 2000
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._loss_scale = self._next_loss_scale = 2.0**16
         self._unskipped = 0
 
@@ -27,7 +28,7 @@ class LossScaler(Stateful):
         """The current factor."""
         return self._loss_scale
 
-    def has_overflow(self, params) -> bool:
+    def has_overflow(self, params: Any) -> bool:
         """Is a gradient of these Parameters inf or NaN? Waits for them, and updates the scale."""
         grads = [p.list_grad()[0] for p in params if p.grad_req != "null"]
         with autograd.pause():

@@ -1,18 +1,20 @@
 """gluon.contrib: layers and tools outside MXNet's core list."""
 
-import importlib
+from typing import TYPE_CHECKING
 
-from . import data, nn  # noqa: F401
+from ...engine import missing
+from ...engine.lazy import submodule
+from . import data, nn
 
-# so that importing gluon.contrib is fast
-_ON_FIRST_USE = ("cnn", "estimator", "rnn")
+if TYPE_CHECKING:
+    from . import cnn, estimator, rnn
+else:
 
+    def __getattr__(name: str):
+        found = submodule(__name__, name)
+        if found is None:
+            raise missing.attribute("gluon.contrib", name)
+        return found
 
-def __getattr__(name):
-    if name not in _ON_FIRST_USE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module(f".{name}", __name__)
-
-
-def __dir__():
-    return ["data", "nn", *_ON_FIRST_USE]
+    def __dir__():
+        return ["cnn", "data", "estimator", "nn", "rnn"]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from ...engine.error import InvalidValue
 from ...kernels.record import several
+from ...training.initializer import Initializer
 from ..layer import Layer
 from ..nn import Activation
+from ..parameter import Parameter
 
 __all__ = ["DeformableConvolution", "ModulatedDeformableConvolution"]
 
@@ -34,32 +39,33 @@ class DeformableConvolution(Layer):
     Source: Dai et al. 2017, arXiv:1703.06211.
     """
 
+    deformable_conv_weight: Parameter
     size_argument = "in_channels"
     _operator = "DeformableConvolution"
     _numbers = 2  # outputs of the second convolution for every element of a window
 
     def __init__(
         self,
-        channels,
-        kernel_size=(1, 1),
-        strides=(1, 1),
-        padding=(0, 0),
-        dilation=(1, 1),
-        groups=1,
-        num_deformable_group=1,
-        layout="NCHW",
-        use_bias=True,
-        in_channels=0,
-        activation=None,
-        weight_initializer=None,
-        bias_initializer="zeros",
-        offset_weight_initializer="zeros",
-        offset_bias_initializer="zeros",
-        offset_use_bias=True,
-        op_name="DeformableConvolution",
-        adj=None,
-        prefix=None,
-        params=None,
+        channels: int,
+        kernel_size: int | Sequence[int] = (1, 1),
+        strides: int | Sequence[int] = (1, 1),
+        padding: int | Sequence[int] = (0, 0),
+        dilation: int | Sequence[int] = (1, 1),
+        groups: int = 1,
+        num_deformable_group: int = 1,
+        layout: str = "NCHW",
+        use_bias: bool = True,
+        in_channels: int = 0,
+        activation: str | None = None,
+        weight_initializer: str | Initializer | None = None,
+        bias_initializer: str | Initializer | None = "zeros",
+        offset_weight_initializer: str | Initializer | None = "zeros",
+        offset_bias_initializer: str | Initializer | None = "zeros",
+        offset_use_bias: bool = True,
+        op_name: str = "DeformableConvolution",
+        adj: None = None,
+        prefix: str | None = None,
+        params: Any = None,
     ):
         super().__init__(prefix=prefix, params=params)
         name = type(self).__name__
@@ -114,13 +120,13 @@ class DeformableConvolution(Layer):
 
     def hybrid_forward(
         self,
-        F,
-        x,
-        offset_weight,
-        deformable_conv_weight,
-        offset_bias=None,
-        deformable_conv_bias=None,
-    ):
+        F: Any,
+        x: Any,
+        offset_weight: Any,
+        deformable_conv_weight: Any,
+        offset_bias: Any = None,
+        deformable_conv_bias: Any = None,
+    ) -> Any:
         biases = [[] if b is None else [b] for b in (offset_bias, deformable_conv_bias)]
         found = F.Convolution(x, offset_weight, *biases[0], **self._offset)
         arrays = [x, *self._places(F, found), deformable_conv_weight, *biases[1]]
@@ -128,7 +134,7 @@ class DeformableConvolution(Layer):
         return out if self.act is None else self.act(out)
 
     def __repr__(self):
-        k, shape = self._kwargs, self.deformable_conv_weight.shape
+        k, shape = self._kwargs, self.deformable_conv_weight._sizes()
         text = (
             f"{type(self).__name__}({shape[1] or None} -> {shape[0]}, kernel_size={k['kernel']},"
             f" stride={k['stride']}"
@@ -156,26 +162,26 @@ class ModulatedDeformableConvolution(DeformableConvolution):
 
     def __init__(
         self,
-        channels,
-        kernel_size=(1, 1),
-        strides=(1, 1),
-        padding=(0, 0),
-        dilation=(1, 1),
-        groups=1,
-        num_deformable_group=1,
-        layout="NCHW",
-        use_bias=True,
-        in_channels=0,
-        activation=None,
-        weight_initializer=None,
-        bias_initializer="zeros",
-        offset_weight_initializer="zeros",
-        offset_bias_initializer="zeros",
-        offset_use_bias=True,
-        op_name="ModulatedDeformableConvolution",
-        adj=None,
-        prefix=None,
-        params=None,
+        channels: int,
+        kernel_size: int | Sequence[int] = (1, 1),
+        strides: int | Sequence[int] = (1, 1),
+        padding: int | Sequence[int] = (0, 0),
+        dilation: int | Sequence[int] = (1, 1),
+        groups: int = 1,
+        num_deformable_group: int = 1,
+        layout: str = "NCHW",
+        use_bias: bool = True,
+        in_channels: int = 0,
+        activation: str | None = None,
+        weight_initializer: str | Initializer | None = None,
+        bias_initializer: str | Initializer | None = "zeros",
+        offset_weight_initializer: str | Initializer | None = "zeros",
+        offset_bias_initializer: str | Initializer | None = "zeros",
+        offset_use_bias: bool = True,
+        op_name: str = "ModulatedDeformableConvolution",
+        adj: None = None,
+        prefix: str | None = None,
+        params: Any = None,
     ):
         given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         super().__init__(**given)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from ...engine.error import InvalidValue
 from ...kernels.record import several
+from ...kernels.spec import DType
+from ...training.initializer import Initializer
 from ..block import Block
 from ..layer import Layer
 from ..nn import BatchNorm, HybridSequential, Identity, Sequential
@@ -23,11 +28,11 @@ __all__ = [
 class Concurrent(Sequential):
     """Runs all blocks on the same input and concatenates their outputs along `axis`."""
 
-    def __init__(self, axis=-1, prefix=None, params=None):
+    def __init__(self, axis: int = -1, prefix: str | None = None, params: Any = None):
         super().__init__(prefix=prefix, params=params)
         self.axis = axis
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         from ... import ndarray as nd
 
         return nd.concat(*[block(x) for block in self._children.values()], dim=self.axis)
@@ -36,11 +41,11 @@ class Concurrent(Sequential):
 class HybridConcurrent(HybridSequential):
     """Runs all hybrid blocks on the same input and concatenates their outputs along `axis`."""
 
-    def __init__(self, axis=-1, prefix=None, params=None):
+    def __init__(self, axis: int = -1, prefix: str | None = None, params: Any = None):
         super().__init__(prefix=prefix, params=params)
         self.axis = axis
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.concat(*[block(x) for block in self._children.values()], dim=self.axis)
 
 
@@ -52,9 +57,16 @@ class SparseEmbedding(Block):
     data (any shape) -> (*shape, output_dim).
     """
 
-    def __init__(self, input_dim, output_dim, dtype="float32", weight_initializer=None, **kwargs):
+    def __init__(
+        self,
+        input_dim: int,
+        output_dim: int,
+        dtype: DType = "float32",
+        weight_initializer: str | Initializer | None = None,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
-        self._kwargs = {
+        self._kwargs: dict[str, Any] = {
             "input_dim": input_dim,
             "output_dim": output_dim,
             "dtype": dtype,
@@ -69,7 +81,7 @@ class SparseEmbedding(Block):
             stype="row_sparse",
         )
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         from ... import ndarray as nd
 
         return nd.Embedding(x, self.weight.row_sparse_data(x), name="fwd", **self._kwargs)
@@ -87,7 +99,7 @@ class _PixelShuffle(Layer):
 
     n_axes = 1
 
-    def __init__(self, factor):
+    def __init__(self, factor: int | Sequence[int]):
         super().__init__()
         self._factors = tuple(map(int, several(factor, self.n_axes)))
         if len(self._factors) != self.n_axes:
@@ -99,7 +111,7 @@ class _PixelShuffle(Layer):
     def __repr__(self):
         return f"{type(self).__name__}({self._factors if self.n_axes > 1 else self._factors[0]})"
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         n, f = self.n_axes, self._factors
         channels = 1
         for factor in f:
@@ -144,18 +156,18 @@ class SyncBatchNorm(BatchNorm):
 
     def __init__(
         self,
-        in_channels=0,
-        num_devices=None,
-        momentum=0.9,
-        epsilon=1e-5,
-        center=True,
-        scale=True,
-        use_global_stats=False,
-        beta_initializer="zeros",
-        gamma_initializer="ones",
-        running_mean_initializer="zeros",
-        running_variance_initializer="ones",
-        **kwargs,
+        in_channels: int = 0,
+        num_devices: int | None = None,
+        momentum: float = 0.9,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = True,
+        use_global_stats: bool = False,
+        beta_initializer: str | Initializer | None = "zeros",
+        gamma_initializer: str | Initializer | None = "ones",
+        running_mean_initializer: str | Initializer | None = "zeros",
+        running_variance_initializer: str | Initializer | None = "ones",
+        **kwargs: Any,
     ):
         super().__init__(
             axis=1,
@@ -176,7 +188,9 @@ class SyncBatchNorm(BatchNorm):
             "key": self.prefix,
         }
 
-    def hybrid_forward(self, F, x, gamma, beta, running_mean, running_var):
+    def hybrid_forward(
+        self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any
+    ) -> Any:
         return F.contrib.SyncBatchNorm(
             x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...engine import current_context
@@ -12,7 +14,7 @@ from ...ndarray import functions
 from ...ndarray.ndarray import NDArray, empty_like_spec, from_memory
 
 
-def default_batchify_fn(data):
+def default_batchify_fn(data: Any) -> Any:
     """Stacks items along a new first axis.
 
     data: list of items: NDArrays, NumPy arrays or numbers; or of tuples of them.
@@ -26,13 +28,13 @@ def default_batchify_fn(data):
     return stacked(same_shaped(data))
 
 
-def default_mp_batchify_fn(data):
+def default_mp_batchify_fn(data: Any) -> Any:
     """As default_batchify_fn, but stacked by NumPy, without an operation of the engine: for worker
     processes."""
     return in_columns(data, stacked)
 
 
-def in_columns(data, make):
+def in_columns(data: Any, make: Any) -> Any:
     """make(list of NumPy arrays) for each position of the items' tuples, or for the items
     themselves."""
     if isinstance(data[0], tuple):
@@ -52,7 +54,7 @@ def stacked(items: list[np.ndarray]) -> NDArray:
     return out
 
 
-def same_shaped(data) -> list[np.ndarray]:
+def same_shaped(data: Any) -> list[np.ndarray]:
     """Items as NumPy arrays of one shape and dtype; NDArrays as views of their memory, valid while
     they exist. Raises ValueError that names the differing shapes."""
     values = [_as_values(item) for item in data]

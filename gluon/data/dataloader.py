@@ -5,9 +5,11 @@ from __future__ import annotations
 import collections
 import itertools
 import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from multiprocessing.reduction import ForkingPickler
+from typing import Any, NoReturn
 
 from ...data.sampler import BatchSampler, RandomSampler, SequentialSampler, host_generator
 from ...engine import cpu_pinned, lib
@@ -53,24 +55,25 @@ class DataLoader:
 
     def __init__(
         self,
-        dataset,
-        batch_size=None,
-        shuffle=False,
-        sampler=None,
-        last_batch=None,
-        batch_sampler=None,
-        batchify_fn=None,
-        num_workers=0,
-        pin_memory=False,
-        pin_device_id=0,
-        prefetch=None,
-        thread_pool=False,
-        timeout=120,
-        auto_reload=False,
+        dataset: Any,
+        batch_size: int | None = None,
+        shuffle: bool = False,
+        sampler: Any = None,
+        last_batch: str | None = None,
+        batch_sampler: Any = None,
+        batchify_fn: Callable[..., Any] | None = None,
+        num_workers: int = 0,
+        pin_memory: bool = False,
+        pin_device_id: int = 0,
+        prefetch: int | None = None,
+        thread_pool: bool = False,
+        timeout: float = 120,
+        auto_reload: bool = False,
         *,
-        multiprocessing_context=None,
+        multiprocessing_context: Any = None,
     ):
-        self._pool, self._next_epoch = None, None
+        self._pool: ThreadedPool | WorkerPool | None = None
+        self._next_epoch: _Pass | None = None
         self.epoch = 0
         self._pass: weakref.ref[_Pass] | None = None  # the most recent one
         self._resumed: dict | None = None  # where the next pass starts
@@ -143,7 +146,7 @@ class DataLoader:
     def state_dict(self) -> dict:
         """The loader's position: within a pass or between passes. The rest of a resumed pass has
         the same batches in the same order, also with workers."""
-        found = {"epoch": self.epoch, "items": len(self._dataset), "pass": None}
+        found: dict[str, Any] = {"epoch": self.epoch, "items": len(self._dataset), "pass": None}
         going = None if self._pass is None else self._pass()
         if self._resumed is not None:
             found["pass"] = self._resumed
@@ -170,8 +173,9 @@ class DataLoader:
         return self.__dict__ | {"_pool": None, "_next_epoch": None, "_pass": None}
 
     def __del__(self):
-        if getattr(self, "_pool", None) is not None:
-            self._pool.close()
+        pool = getattr(self, "_pool", None)
+        if pool is not None:
+            pool.close()
 
 
 class _Pass:
@@ -208,7 +212,7 @@ class _Pass:
     def _skip(self) -> None:
         next(self._batches, None)
 
-    def _end(self) -> None:
+    def _end(self) -> NoReturn:
         """After the last batch."""
         loader, self._loader, self.ended = self._loader, None, True
         if loader is not None:
@@ -220,6 +224,10 @@ class _Pass:
     def __iter__(self):
         return self
 
+    def close(self) -> None:
+        """Ends the pass."""
+        self._loader, self.ended = None, True
+
 
 class _PassHere(_Pass):
     """A pass whose batches are made on demand."""
@@ -227,7 +235,7 @@ class _PassHere(_Pass):
     def __next__(self):
         loader = self._loader
         indices = None if loader is None else next(self._batches, None)
-        if indices is None:
+        if loader is None or indices is None:
             self._end()
         batchify = loader._batchify_fn or default_batchify_fn
         try:
@@ -245,6 +253,7 @@ class Epoch(_Pass):
     """One pass over a loader whose workers prefetch."""
 
     def __init__(self, loader: DataLoader):
+        assert loader._pool is not None
         self._pool = loader._pool
         self._tickets: collections.deque = collections.deque()
         super().__init__(loader)
@@ -268,11 +277,12 @@ class Epoch(_Pass):
             self._tickets.append(self._pool.submit(indices, self._seed()))
 
     def __next__(self):
-        if not self._tickets:
+        loader = self._loader
+        if loader is None or not self._tickets:
             self._end()
         try:
-            made = self._pool.result(self._tickets.popleft(), self._loader._timeout)
-            batch = self._loader._placed(made)
+            made = self._pool.result(self._tickets.popleft(), loader._timeout)
+            batch = loader._placed(made)
         except BaseException:
             self.close()
             raise
@@ -284,7 +294,7 @@ class Epoch(_Pass):
 
     def close(self) -> None:
         """Ends the pass and drops prefetched batches."""
-        self._loader, self.ended = None, True
+        super().close()
         self._pool.forget(self._tickets)
         self._tickets.clear()
 
@@ -303,12 +313,12 @@ class ThreadedPool:
 
     broken = False
 
-    def __init__(self, dataset, batchify_fn, n_workers: int):
+    def __init__(self, dataset: Any, batchify_fn: Callable[..., Any] | None, n_workers: int):
         self._dataset = dataset
         self._batchify_fn = batchify_fn or default_mp_batchify_fn
         self._threads = ThreadPoolExecutor(n_workers, "plait-data", _run_here)
 
-    def submit(self, indices, seed: int):
+    def submit(self, indices: Any, seed: int) -> Any:
         return self._threads.submit(self._make, indices)
 
     def _make(self, indices):
@@ -317,7 +327,7 @@ class ThreadedPool:
         except StopIteration as error:  # would silently end the caller's loop
             raise RuntimeError("DataLoader: the dataset raised StopIteration") from error
 
-    def result(self, ticket, timeout: float):
+    def result(self, ticket: Any, timeout: float) -> Any:
         try:
             return ticket.result(timeout)
         except FutureTimeout:
@@ -328,7 +338,7 @@ class ThreadedPool:
                 " or debug the dataset with num_workers=0"
             ) from None
 
-    def forget(self, tickets) -> None:
+    def forget(self, tickets: Any) -> None:
         for ticket in tickets:
             ticket.cancel()
 
@@ -359,16 +369,16 @@ class _MultiWorkerIter:
 
     def __init__(
         self,
-        worker_pool,
-        batchify_fn,
-        batch_sampler,
-        pin_memory=False,
-        pin_device_id=0,
-        worker_fn=None,
-        prefetch=0,
-        dataset=None,
-        data_loader=None,
-        timeout=120,
+        worker_pool: Any,
+        batchify_fn: Callable[..., Any],
+        batch_sampler: Any,
+        pin_memory: bool = False,
+        pin_device_id: int = 0,
+        worker_fn: Any = None,
+        prefetch: int = 0,
+        dataset: Any = None,
+        data_loader: Any = None,
+        timeout: float = 120,
     ):
         self._pool, self._worker_fn, self._timeout = worker_pool, worker_fn, timeout
         self._batchify_fn, self._dataset, self._loader = batchify_fn, dataset, data_loader

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from os import PathLike
+from typing import Any
 
 from ...data import recordio
 from ...engine.error import InvalidType, InvalidValue
@@ -41,7 +43,7 @@ class Dataset:
         n = len(self) if count is None else min(count, len(self))
         return _Subset(self, range(n))
 
-    def sample(self, sampler) -> Dataset:
+    def sample(self, sampler: Any) -> Dataset:
         """The items in the order of a Sampler (or any iterable of indices)."""
         from ...data.sampler import Sampler
 
@@ -63,7 +65,7 @@ class Dataset:
 class SimpleDataset(Dataset):
     """A list, or any sequence, as a dataset."""
 
-    def __init__(self, data):
+    def __init__(self, data: Any):
         self._data = data
 
     def __len__(self):
@@ -79,7 +81,7 @@ class ArrayDataset(Dataset):
     Raises: ValueError if the lengths differ.
     """
 
-    def __init__(self, *args):
+    def __init__(self, *args: Any):
         if not args:
             raise InvalidValue("ArrayDataset: needs at least one array")
         lengths = [len(a) for a in args]
@@ -104,7 +106,7 @@ class ArrayDataset(Dataset):
 class RecordFileDataset(Dataset):
     """The byte records of a .rec file; with its .idx file in the same folder."""
 
-    def __init__(self, filename):
+    def __init__(self, filename: str | PathLike[str]):
         self.filename = os.fspath(filename)
         self.idx_file = os.path.splitext(self.filename)[0] + ".idx"
         self._record = recordio.MXIndexedRecordIO(self.idx_file, self.filename, "r")
@@ -119,7 +121,7 @@ class RecordFileDataset(Dataset):
 class _Subset(Dataset):
     """Some items of another dataset, by index."""
 
-    def __init__(self, data, indices):
+    def __init__(self, data: Any, indices: Any):
         self._data, self._indices = data, indices
 
     def __len__(self):
@@ -132,7 +134,7 @@ class _Subset(Dataset):
 class _Transformed(Dataset):
     """Items of another dataset through a function."""
 
-    def __init__(self, data, fn):
+    def __init__(self, data: Any, fn: Callable[..., Any]):
         self._data, self._fn = data, fn
 
     def __len__(self):
@@ -146,8 +148,8 @@ class _Transformed(Dataset):
 class _First:
     """fn applied to the first value of an item; a class, so that it can be pickled."""
 
-    def __init__(self, fn):
+    def __init__(self, fn: Callable[..., Any]):
         self._fn = fn
 
-    def __call__(self, x, *rest):
+    def __call__(self, x: Any, *rest: Any) -> Any:
         return (self._fn(x), *rest) if rest else self._fn(x)

@@ -12,6 +12,7 @@ import io
 import os
 import pickle
 from multiprocessing.shared_memory import SharedMemory
+from typing import Any
 
 import numpy as np
 
@@ -53,11 +54,11 @@ class _Pickler(pickle.Pickler):
 
     inline = False
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.stacks: dict[int, Stacked] = {}
 
-    def reducer_override(self, item):
+    def reducer_override(self, item: Any) -> Any:
         kind = item.__class__
         if kind is Stacked:
             if self.inline:
@@ -91,11 +92,11 @@ class Sender:
         self._segments: dict[str, SharedMemory] = {}
         self._free: list[str] = []
 
-    def release(self, names) -> None:
+    def release(self, names: Any) -> None:
         """The receiver no longer needs these segments."""
         self._free.extend(names)
 
-    def pack(self, message) -> tuple:
+    def pack(self, message: Any) -> tuple:
         """Packs a message for `Receiver.unpack`; small enough for a pipe."""
         buffers: list[pickle.PickleBuffer] = []
         body = io.BytesIO()
@@ -169,7 +170,7 @@ class Receiver:
         self._segments: dict[str, SharedMemory] = {}
         self._done: list[str] = []
 
-    def unpack(self, packed: tuple):
+    def unpack(self, packed: tuple) -> Any:
         body, name, places = packed
         if name is None:
             return pickle.loads(body)

@@ -20,7 +20,9 @@ import time
 import traceback
 import warnings
 import weakref
+from collections.abc import Callable
 from multiprocessing import connection, resource_tracker
+from typing import Any
 
 import numpy as np
 
@@ -114,9 +116,17 @@ def _describe(error: Exception) -> tuple[bytes | None, str]:
 
 
 class _Worker:
-    def __init__(self, context, number, dataset, batchify_fn, others):
+    def __init__(
+        self,
+        context: Any,
+        number: Any,
+        dataset: Any,
+        batchify_fn: Callable[..., Any] | None,
+        others: Any,
+    ):
         self.prefix = f"plait-{os.getpid()}-{secrets.token_hex(4)}-{number}-"
-        self.receiver, self.waiting = Receiver(self.prefix), set()
+        self.receiver = Receiver(self.prefix)
+        self.waiting: set[int] = set()
         self.pipe, theirs = context.Pipe()
         forked = context.get_start_method() == "fork"
         self.process = context.Process(
@@ -147,7 +157,9 @@ class WorkerPool:
             do.
     """
 
-    def __init__(self, dataset, batchify_fn, n_workers: int, context):
+    def __init__(
+        self, dataset: Any, batchify_fn: Callable[..., Any] | None, n_workers: int, context: Any
+    ):
         # one for all: a worker's own tracker would remove segments that the parent still reads
         resource_tracker.ensure_running()
         self._numbers = itertools.count()
@@ -170,7 +182,7 @@ class WorkerPool:
                 " module instead of lambdas, or thread_pool=True"
             ) from error
 
-    def submit(self, indices, seed: int) -> int:
+    def submit(self, indices: Any, seed: int) -> int:
         """Requests a batch; returns its ticket."""
         with self._lock:
             worker = min(self.workers, key=lambda w: len(w.waiting))
@@ -182,7 +194,7 @@ class WorkerPool:
                 pass  # the wait for the batch detects that the worker died
             return ticket
 
-    def result(self, ticket: int, timeout: float):
+    def result(self, ticket: int, timeout: float) -> Any:
         """The batch of a ticket. Raises the worker's error, or MXNetError if it died or took over
         `timeout` seconds."""
         deadline = time.monotonic() + timeout
@@ -194,7 +206,7 @@ class WorkerPool:
                 return worker.receiver.unpack(payload)
         _raise(*payload)
 
-    def forget(self, tickets) -> None:
+    def forget(self, tickets: Any) -> None:
         """Drops batches that will not be used."""
         if self._pid != os.getpid():  # a forked copy, whose lock may never be released
             return
@@ -257,13 +269,13 @@ class WorkerPool:
         _join(worker.process, DEATH_SECONDS)
         code, pid = worker.process.exitcode, worker.process.pid
         self.close()
-        how = (
+        death = (
             f"by signal {signal.Signals(-code).name}"
             if code and code < 0
             else f"with exit status {code}"
         )
         raise MXNetError(
-            f"DataLoader: worker process {pid} died {how} while making a batch\n  fix: "
+            f"DataLoader: worker process {pid} died {death} while making a batch\n  fix: "
             + (
                 "was it killed for lack of memory? Use fewer workers or smaller batches"
                 if code == -signal.SIGKILL
@@ -314,9 +326,9 @@ def _raise(pickled: bytes | None, text: str):
     raise error from cause
 
 
-def default_context():
+def default_context() -> Any:
     """fork by default where available, so that a dataset may hold lambdas and open files."""
-    chosen = multiprocessing.get_start_method(allow_none=True)
+    chosen: str | None = multiprocessing.get_start_method(allow_none=True)
     if chosen is None and "fork" in multiprocessing.get_all_start_methods():
         chosen = "fork"
     return multiprocessing.get_context(chosen)

@@ -6,10 +6,12 @@ import os
 import shutil
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ...data.download import _get_repo_file_url, check_sha1, download, local_folder, replace_file
-from ...engine import cpu
+from ...engine import Context, cpu
 from ...engine.error import InvalidValue, MXNetError, compose
 from .checksums import SHA1 as _model_sha1
 
@@ -43,7 +45,7 @@ def _found(name: str, folder: Path) -> Path | None:
     return None
 
 
-def get_model_file(name: str, root=ROOT) -> str:
+def get_model_file(name: str, root: str = ROOT) -> str:
     """The path of a model's .params file in root: NAME-<hash>.params, as MXNet calls it, or
     NAME.params.
 
@@ -89,13 +91,15 @@ def get_model_file(name: str, root=ROOT) -> str:
     return str(folder / f"{wanted}.params")
 
 
-def purge(root=ROOT) -> None:
+def purge(root: str = ROOT) -> None:
     """Deletes all .params files of a folder."""
     for path in local_folder(root).glob("*.params"):
         path.unlink()
 
 
-def load_pretrained(net, name: str, pretrained, ctx, root):
+def load_pretrained(
+    net: Any, name: str, pretrained: bool, ctx: Context | Sequence[Context], root: str
+) -> Any:
     """The net, with the parameters of its file if `pretrained`."""
     if pretrained:
         net.load_parameters(get_model_file(name, root), ctx=ctx)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...engine.error import InvalidValue
 from ...training import initializer
+from ...training.initializer import Initializer
 from ..layer import Layer
 
 __all__ = ["ELU", "GELU", "SELU", "Activation", "LeakyReLU", "PReLU", "Swish"]
@@ -14,14 +17,14 @@ QUARTER = initializer.Constant(0.25)
 class Activation(Layer):
     """relu, sigmoid, tanh, softrelu or softsign, by name."""
 
-    def __init__(self, activation, **kwargs):
+    def __init__(self, activation: str, **kwargs: Any):
         self._act_type = activation
         super().__init__(**kwargs)
 
     def _alias(self):
         return self._act_type
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.Activation(x, act_type=self._act_type, name="fwd")
 
     def __repr__(self):
@@ -31,13 +34,13 @@ class Activation(Layer):
 class LeakyReLU(Layer):
     """x where x > 0, else alpha * x. alpha: slope >= 0."""
 
-    def __init__(self, alpha, **kwargs):
+    def __init__(self, alpha: Any, **kwargs: Any):
         if alpha < 0:
             raise InvalidValue(f"LeakyReLU: alpha must be >= 0, got {alpha}")
         super().__init__(**kwargs)
         self._alpha = alpha
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.LeakyReLU(x, act_type="leaky", slope=self._alpha, name="fwd")
 
     def __repr__(self):
@@ -51,23 +54,28 @@ class PReLU(Layer):
     Source: He et al. 2015, arXiv:1502.01852.
     """
 
-    def __init__(self, alpha_initializer=QUARTER, in_channels=1, **kwargs):
+    def __init__(
+        self,
+        alpha_initializer: str | Initializer | None = QUARTER,
+        in_channels: int = 1,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         with self.name_scope():
             self.alpha = self.params.get("alpha", shape=(in_channels,), init=alpha_initializer)
 
-    def hybrid_forward(self, F, x, alpha):
+    def hybrid_forward(self, F: Any, x: Any, alpha: Any) -> Any:
         return F.LeakyReLU(x, gamma=alpha, act_type="prelu", name="fwd")
 
 
 class ELU(Layer):
     """x where x > 0, else alpha * (exp(x) - 1). Source: Clevert et al. 2015, arXiv:1511.07289."""
 
-    def __init__(self, alpha=1.0, **kwargs):
+    def __init__(self, alpha: Any = 1.0, **kwargs: Any):
         super().__init__(**kwargs)
         self._alpha = alpha
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.LeakyReLU(x, act_type="elu", slope=self._alpha)
 
 
@@ -75,7 +83,7 @@ class SELU(Layer):
     """Scaled ELU with the constants that keep mean and variance. Source: Klambauer et al. 2017,
     arXiv:1706.02515."""
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.LeakyReLU(x, act_type="selu", name="fwd")
 
 
@@ -83,16 +91,16 @@ class GELU(Layer):
     """x times the normal distribution function of x. Source: Hendrycks and Gimpel 2016,
     arXiv:1606.08415."""
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.LeakyReLU(x, act_type="gelu", name="fwd")
 
 
 class Swish(Layer):
     """x * sigmoid(beta * x). Source: Ramachandran et al. 2017, arXiv:1710.05941."""
 
-    def __init__(self, beta=1.0, **kwargs):
+    def __init__(self, beta: Any = 1.0, **kwargs: Any):
         super().__init__(**kwargs)
         self._beta = beta
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return x * F.sigmoid(self._beta * x, name="fwd")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...engine.error import InvalidValue
 from ...kernels.record import several
 
 
-def sizes(value, n: int, name: str) -> tuple[int, ...]:
+def sizes(value: Any, n: int, name: str) -> tuple[int, ...]:
     value = tuple(several(value, n))
     if len(value) != n:
         raise InvalidValue(f"{name} must be a number or {n} of them, got {value}")

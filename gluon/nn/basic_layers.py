@@ -1,18 +1,23 @@
-"""Basic layers: containers, Dense, Dropout, normalisations, Embedding, Flatten, Lambda."""
+"""Basic layers: containers, Dense, Dropout, Embedding, Flatten, Lambda; normalisations are in
+norm_layers.py."""
 
 from __future__ import annotations
 
-import numbers
 import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from ... import ndarray as nd
 from ...engine.error import InvalidValue
+from ...kernels.spec import DType
+from ...training.initializer import Initializer
 from ..block import Block, _indent
 from ..hybrid import HybridBlock
 from ..layer import Layer
 from .activations import Activation
+from .norm_layers import BatchNorm, BatchNormReLU, GroupNorm, InstanceNorm, LayerNorm
 
 __all__ = [
     "BatchNorm",
@@ -32,12 +37,12 @@ __all__ = [
 ]
 
 
-class _Stack:
+class _Stack(Block):
     """What Sequential and HybridSequential have in common."""
 
     _is_container = True
 
-    def add(self, *blocks):
+    def add(self, *blocks: Block) -> None:
         """Appends blocks."""
         for block in blocks:
             self.register_child(block)
@@ -62,7 +67,7 @@ class _Stack:
         return iter(self._children.values())
 
 
-class Sequential(_Stack, Block):
+class Sequential(_Stack):
     """Runs blocks one after another.
 
     >>> net = nn.Sequential()
@@ -70,7 +75,7 @@ class Sequential(_Stack, Block):
     ...     net.add(nn.Dense(10, activation="relu"), nn.Dense(20))
     """
 
-    def forward(self, x, *args):
+    def forward(self, x: Any, *args: Any) -> Any:
         """Passes x (and args, to the first block) through all blocks; a tuple output becomes
         several inputs."""
         for block in self._children.values():
@@ -80,7 +85,7 @@ class Sequential(_Stack, Block):
                 x, args = x[0], tuple(x[1:])
         return (x, *args) if args else x
 
-    def hybridize(self, active=True, **kwargs):
+    def hybridize(self, active: bool = True, **kwargs: Any) -> None:
         """Makes the children run as graphs."""
         if self._children and all(isinstance(c, HybridBlock) for c in self._children.values()):
             warnings.warn(
@@ -94,7 +99,7 @@ class Sequential(_Stack, Block):
 class HybridSequential(_Stack, HybridBlock):
     """Runs hybrid blocks one after another, as one graph when hybridized."""
 
-    def hybrid_forward(self, F, x, *args):
+    def hybrid_forward(self, F: Any, x: Any, *args: Any) -> Any:
         """Passes x (and args, to the first block) through all blocks."""
         for block in self._children.values():
             x = block(x, *args)
@@ -119,18 +124,18 @@ class Dense(Layer):
 
     def __init__(
         self,
-        units,
-        activation=None,
-        use_bias=True,
-        flatten=True,
-        dtype="float32",
-        weight_initializer=None,
-        bias_initializer="zeros",
-        in_units=0,
-        **kwargs,
+        units: int,
+        activation: str | None = None,
+        use_bias: bool = True,
+        flatten: bool = True,
+        dtype: DType = "float32",
+        weight_initializer: str | Initializer | None = None,
+        bias_initializer: str | Initializer | None = "zeros",
+        in_units: int = 0,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        if not isinstance(units, numbers.Integral) or units < 0:
+        if not isinstance(units, (int, np.integer)) or units < 0:
             raise InvalidValue(f"Dense: units must be an int of at least 0, got {units!r}")
         self._flatten, self._units, self._in_units = flatten, units, in_units
         with self.name_scope():
@@ -157,9 +162,9 @@ class Dense(Layer):
             )
 
     def _macs(self, args, out) -> int:
-        return out.size * self.weight.shape[1]
+        return out.size * self.weight._sizes()[1]
 
-    def hybrid_forward(self, F, x, weight, bias=None):
+    def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
         out = F.FullyConnected(
             x,
             weight,
@@ -172,10 +177,8 @@ class Dense(Layer):
         return out if self.act is None else self.act(out)
 
     def __repr__(self):
-        n_in = self.weight.shape[1]
-        return (
-            f"Dense({n_in or None} -> {self.weight.shape[0]}, {self.act if self.act else 'linear'})"
-        )
+        n_out, n_in = self.weight._sizes()
+        return f"Dense({n_in or None} -> {n_out}, {self.act if self.act else 'linear'})"
 
 
 class Dropout(Layer):
@@ -184,223 +187,17 @@ class Dropout(Layer):
     rate: probability. axes: axes along which the mask is shared.
     """
 
-    def __init__(self, rate, axes=(), **kwargs):
+    def __init__(self, rate: float, axes: int | Sequence[int] = (), **kwargs: Any):
         super().__init__(**kwargs)
         self._rate, self._axes = rate, axes
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         if self._rate > 0:
             return F.Dropout(x, p=self._rate, axes=self._axes, name="fwd", cudnn_off=False)
         return F.identity(x)
 
     def __repr__(self):
         return f"{type(self).__name__}(p = {self._rate}, axes={self._axes})"
-
-
-class _BatchNormBase(Layer):
-    """Parameters of batch normalisation: gamma, beta, and the running statistics, which are not
-    trained."""
-
-    size_argument = "in_channels"
-
-    def __init__(
-        self,
-        axis=1,
-        momentum=0.9,
-        epsilon=1e-5,
-        center=True,
-        scale=True,
-        use_global_stats=False,
-        beta_initializer="zeros",
-        gamma_initializer="ones",
-        running_mean_initializer="zeros",
-        running_variance_initializer="ones",
-        in_channels=0,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self._kwargs = {
-            "axis": axis,
-            "eps": epsilon,
-            "momentum": momentum,
-            "fix_gamma": not scale,
-            "use_global_stats": use_global_stats,
-        }
-        self._axis, self._center, self._scale = axis, center, scale
-        if in_channels != 0:
-            self.in_channels = in_channels
-        with self.name_scope():
-            for name, init, trained in (
-                ("gamma", gamma_initializer, scale),
-                ("beta", beta_initializer, center),
-                ("running_mean", running_mean_initializer, None),
-                ("running_var", running_variance_initializer, None),
-            ):
-                setattr(
-                    self,
-                    name,
-                    self.params.get(
-                        name,
-                        grad_req="write" if trained else "null",
-                        shape=(in_channels,),
-                        init=init,
-                        allow_deferred_init=True,
-                        differentiable=bool(trained),
-                    ),
-                )
-
-    def cast(self, dtype):
-        """Changes the dtype; statistics of 16-bit networks stay float32."""
-        if (
-            np.dtype(dtype).name == "float16"
-            if not isinstance(dtype, str)
-            else dtype in ("float16", "bfloat16")
-        ):
-            dtype = "float32"
-        super().cast(dtype)
-
-    def __repr__(self):
-        n = self.gamma.shape[0]
-        content = ", ".join(
-            f"{k}={v!r}" for k, v in {**self._kwargs, "in_channels": n or None}.items()
-        )
-        return f"{type(self).__name__}({content})"
-
-
-class BatchNorm(_BatchNormBase):
-    """Batch normalisation over all axes but `axis`.
-
-    Source: Ioffe and Szegedy 2015, arXiv:1502.03167.
-    """
-
-    def hybrid_forward(self, F, x, gamma, beta, running_mean, running_var):
-        return F.BatchNorm(x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs)
-
-
-class BatchNormReLU(_BatchNormBase):
-    """Batch normalisation followed by relu."""
-
-    def hybrid_forward(self, F, x, gamma, beta, running_mean, running_var):
-        out = F.BatchNorm(x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs)
-        return F.relu(out, name="relu")
-
-
-class InstanceNorm(Layer):
-    """Normalises each sample and channel (`axis`) over the other axes.
-
-    Source: Ulyanov et al. 2016, arXiv:1607.08022.
-    """
-
-    size_argument = "in_channels"
-
-    def __init__(
-        self,
-        axis=1,
-        epsilon=1e-5,
-        center=True,
-        scale=False,
-        beta_initializer="zeros",
-        gamma_initializer="ones",
-        in_channels=0,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
-        self._axis, self._epsilon = axis, epsilon
-        _gamma_beta(self, (in_channels,), scale, center, gamma_initializer, beta_initializer)
-
-    def hybrid_forward(self, F, x, gamma, beta):
-        if self._axis == 1:
-            return F.InstanceNorm(x, gamma, beta, eps=self._epsilon, name="fwd")
-        x = F.swapaxes(x, 1, self._axis)
-        return F.swapaxes(
-            F.InstanceNorm(x, gamma, beta, eps=self._epsilon, name="fwd"), 1, self._axis
-        )
-
-    def __repr__(self):
-        return _norm_repr(self, in_channels=self.gamma.shape[0])
-
-
-class LayerNorm(Layer):
-    """Normalises over one axis. Source: Ba et al. 2016, arXiv:1607.06450."""
-
-    size_argument = "in_channels"
-
-    def __init__(
-        self,
-        axis=-1,
-        epsilon=1e-5,
-        center=True,
-        scale=True,
-        beta_initializer="zeros",
-        gamma_initializer="ones",
-        in_channels=0,
-        prefix=None,
-        params=None,
-    ):
-        super().__init__(prefix=prefix, params=params)
-        self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
-        self._axis, self._epsilon = axis, epsilon
-        _gamma_beta(self, (in_channels,), scale, center, gamma_initializer, beta_initializer)
-
-    def hybrid_forward(self, F, data, gamma, beta):
-        return F.LayerNorm(data, gamma, beta, axis=self._axis, eps=self._epsilon)
-
-    def __repr__(self):
-        return _norm_repr(self, in_channels=self.gamma.shape[0])
-
-
-class GroupNorm(Layer):
-    """Normalises groups of channels (axis 1) of each sample. Source: Wu and He 2018,
-    arXiv:1803.08494.
-
-    gamma and beta have one value for each group, shape (num_groups,).
-    """
-
-    def __init__(
-        self,
-        num_groups=1,
-        epsilon=1e-5,
-        center=True,
-        scale=True,
-        beta_initializer="zeros",
-        gamma_initializer="ones",
-        prefix=None,
-        params=None,
-    ):
-        super().__init__(prefix=prefix, params=params)
-        self._kwargs = {"eps": epsilon, "num_groups": num_groups, "center": center, "scale": scale}
-        self._num_groups, self._epsilon = num_groups, epsilon
-        _gamma_beta(self, (num_groups,), scale, center, gamma_initializer, beta_initializer)
-
-    def hybrid_forward(self, F, data, gamma, beta):
-        return F.GroupNorm(data, gamma, beta, num_groups=self._num_groups, eps=self._epsilon)
-
-    def __repr__(self):
-        return _norm_repr(self)
-
-
-def _gamma_beta(block, shape, scale, center, gamma_initializer, beta_initializer):
-    with block.name_scope():
-        block.gamma = block.params.get(
-            "gamma",
-            grad_req="write" if scale else "null",
-            shape=shape,
-            init=gamma_initializer,
-            allow_deferred_init=True,
-        )
-        block.beta = block.params.get(
-            "beta",
-            grad_req="write" if center else "null",
-            shape=shape,
-            init=beta_initializer,
-            allow_deferred_init=True,
-        )
-
-
-def _norm_repr(block, **more):
-    content = ", ".join(f"{k}={v!r}" for k, v in {**block._kwargs, **more}.items())
-    return f"{type(block).__name__}({content})"
 
 
 class Embedding(Layer):
@@ -412,12 +209,12 @@ class Embedding(Layer):
 
     def __init__(
         self,
-        input_dim,
-        output_dim,
-        dtype="float32",
-        weight_initializer=None,
-        sparse_grad=False,
-        **kwargs,
+        input_dim: int,
+        output_dim: int,
+        dtype: DType = "float32",
+        weight_initializer: str | Initializer | None = None,
+        sparse_grad: bool = False,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self._kwargs = {
@@ -436,7 +233,7 @@ class Embedding(Layer):
                 grad_stype="row_sparse" if sparse_grad else "default",
             )
 
-    def hybrid_forward(self, F, x, weight):
+    def hybrid_forward(self, F: Any, x: Any, weight: Any) -> Any:
         return F.Embedding(x, weight, name="fwd", **self._kwargs)
 
     def __repr__(self):
@@ -448,7 +245,7 @@ class Embedding(Layer):
 class Flatten(Layer):
     """(N, ...) -> (N, product of the rest)."""
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.Flatten(x)
 
     def __repr__(self):
@@ -461,7 +258,7 @@ class Lambda(Block):
     >>> net = nn.Lambda("tanh"), nn.Lambda(lambda x: nd.LeakyReLU(x, slope=0.1))
     """
 
-    def __init__(self, function, prefix=None):
+    def __init__(self, function: str | Callable[..., Any], prefix: str | None = None):
         super().__init__(prefix=prefix)
         if isinstance(function, str):
             if not hasattr(nd, function):
@@ -474,7 +271,7 @@ class Lambda(Block):
                 f"Unrecognized function in lambda: {function} of type {type(function)}"
             )
 
-    def forward(self, *args):
+    def forward(self, *args: Any) -> Any:
         return self._func_impl(*args)
 
     def __repr__(self):
@@ -487,7 +284,7 @@ class HybridLambda(HybridBlock):
     >>> net = nn.HybridLambda("tanh"), nn.HybridLambda(lambda F, x: F.LeakyReLU(x, slope=0.1))
     """
 
-    def __init__(self, function, prefix=None):
+    def __init__(self, function: str | Callable[..., Any], prefix: str | None = None):
         super().__init__(prefix=prefix)
         if isinstance(function, str):
             if not hasattr(nd, function):
@@ -501,7 +298,7 @@ class HybridLambda(HybridBlock):
                 f"Unrecognized function in lambda: {function} of type {type(function)}"
             )
 
-    def hybrid_forward(self, F, x, *args):
+    def hybrid_forward(self, F: Any, x: Any, *args: Any) -> Any:
         return self._func(F, x, *args)
 
     def __repr__(self):
@@ -511,5 +308,5 @@ class HybridLambda(HybridBlock):
 class Identity(Layer):
     """Returns its input."""
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return x

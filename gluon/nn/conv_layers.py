@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from ...engine.error import InvalidValue
+from ...training.initializer import Initializer
 from ..layer import Layer
 from .activations import Activation
 from .arguments import known_layout, sizes
@@ -54,27 +57,27 @@ class _Conv(Layer):
 
     def __init__(
         self,
-        channels,
-        kernel_size,
-        strides,
-        padding,
-        dilation,
-        groups,
-        layout,
-        in_channels=0,
-        activation=None,
-        use_bias=True,
-        weight_initializer=None,
-        bias_initializer="zeros",
-        op_name="Convolution",
-        adj=None,
-        prefix=None,
-        params=None,
+        channels: int,
+        kernel_size: Sequence[int],
+        strides: int | Sequence[int],
+        padding: int | Sequence[int],
+        dilation: int | Sequence[int],
+        groups: int,
+        layout: str,
+        in_channels: int = 0,
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: str | Initializer | None = None,
+        bias_initializer: str | Initializer | None = "zeros",
+        op_name: str = "Convolution",
+        adj: int | Sequence[int] | None = None,
+        prefix: str | None = None,
+        params: Any = None,
     ):
         super().__init__(prefix=prefix, params=params)
         n = len(kernel_size)
         self._channels, self._in_channels, self._op_name = channels, in_channels, op_name
-        self._kwargs = {
+        self._kwargs: dict[str, Any] = {
             "kernel": kernel_size,
             "stride": sizes(strides, n, "strides"),
             "dilate": sizes(dilation, n, "dilation"),
@@ -115,12 +118,13 @@ class _Conv(Layer):
         return "conv"
 
     def _macs(self, args, out) -> int:
-        weights = prod(self.weight.shape)
+        shape = self.weight._sizes()
+        weights = prod(shape)
         if self._op_name == "Deconvolution":
-            return args[0].size * weights // self.weight.shape[0]
+            return args[0].size * weights // shape[0]
         return out.size * weights // self._channels
 
-    def hybrid_forward(self, F, x, weight, bias=None):
+    def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
         out = (
             getattr(F, self._op_name)(x, weight, bias, name="fwd", **self._kwargs)
             if bias is not None
@@ -130,7 +134,7 @@ class _Conv(Layer):
 
     def __repr__(self):
         k, n = self._kwargs, len(self._kwargs["kernel"])
-        shape = self.weight.shape
+        shape = self.weight._sizes()
         n_in = shape[-1] if k["layout"][-1] == "C" else shape[1]
         text = (
             f"{type(self).__name__}({n_in or None} -> {shape[0]}, kernel_size={k['kernel']},"
@@ -156,19 +160,19 @@ class Conv1D(_Conv):
 
     def __init__(
         self,
-        channels,
-        kernel_size,
-        strides=1,
-        padding=0,
-        dilation=1,
-        groups=1,
-        layout="NCW",
-        activation=None,
-        use_bias=True,
-        weight_initializer=None,
-        bias_initializer="zeros",
-        in_channels=0,
-        **kwargs,
+        channels: int,
+        kernel_size: int | Sequence[int],
+        strides: int | Sequence[int] = 1,
+        padding: int | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        layout: str = "NCW",
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: str | Initializer | None = None,
+        bias_initializer: str | Initializer | None = "zeros",
+        in_channels: int = 0,
+        **kwargs: Any,
     ):
         super().__init__(
             channels,
@@ -192,19 +196,19 @@ class Conv2D(_Conv):
 
     def __init__(
         self,
-        channels,
-        kernel_size,
-        strides=(1, 1),
-        padding=(0, 0),
-        dilation=(1, 1),
-        groups=1,
-        layout="NCHW",
-        activation=None,
-        use_bias=True,
-        weight_initializer=None,
-        bias_initializer="zeros",
-        in_channels=0,
-        **kwargs,
+        channels: int,
+        kernel_size: int | Sequence[int],
+        strides: int | Sequence[int] = (1, 1),
+        padding: int | Sequence[int] = (0, 0),
+        dilation: int | Sequence[int] = (1, 1),
+        groups: int = 1,
+        layout: str = "NCHW",
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: str | Initializer | None = None,
+        bias_initializer: str | Initializer | None = "zeros",
+        in_channels: int = 0,
+        **kwargs: Any,
     ):
         super().__init__(
             channels,
@@ -229,19 +233,19 @@ class Conv3D(_Conv):
 
     def __init__(
         self,
-        channels,
-        kernel_size,
-        strides=(1, 1, 1),
-        padding=(0, 0, 0),
-        dilation=(1, 1, 1),
-        groups=1,
-        layout="NCDHW",
-        activation=None,
-        use_bias=True,
-        weight_initializer=None,
-        bias_initializer="zeros",
-        in_channels=0,
-        **kwargs,
+        channels: int,
+        kernel_size: int | Sequence[int],
+        strides: int | Sequence[int] = (1, 1, 1),
+        padding: int | Sequence[int] = (0, 0, 0),
+        dilation: int | Sequence[int] = (1, 1, 1),
+        groups: int = 1,
+        layout: str = "NCDHW",
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: str | Initializer | None = None,
+        bias_initializer: str | Initializer | None = "zeros",
+        in_channels: int = 0,
+        **kwargs: Any,
     ):
         super().__init__(
             channels,
@@ -266,20 +270,20 @@ class Conv1DTranspose(_Conv):
 
     def __init__(
         self,
-        channels,
-        kernel_size,
-        strides=1,
-        padding=0,
-        output_padding=0,
-        dilation=1,
-        groups=1,
-        layout="NCW",
-        activation=None,
-        use_bias=True,
-        weight_initializer=None,
-        bias_initializer="zeros",
-        in_channels=0,
-        **kwargs,
+        channels: int,
+        kernel_size: int | Sequence[int],
+        strides: int | Sequence[int] = 1,
+        padding: int | Sequence[int] = 0,
+        output_padding: int | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        layout: str = "NCW",
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: str | Initializer | None = None,
+        bias_initializer: str | Initializer | None = "zeros",
+        in_channels: int = 0,
+        **kwargs: Any,
     ):
         super().__init__(
             channels,
@@ -306,20 +310,20 @@ class Conv2DTranspose(_Conv):
 
     def __init__(
         self,
-        channels,
-        kernel_size,
-        strides=(1, 1),
-        padding=(0, 0),
-        output_padding=(0, 0),
-        dilation=(1, 1),
-        groups=1,
-        layout="NCHW",
-        activation=None,
-        use_bias=True,
-        weight_initializer=None,
-        bias_initializer="zeros",
-        in_channels=0,
-        **kwargs,
+        channels: int,
+        kernel_size: int | Sequence[int],
+        strides: int | Sequence[int] = (1, 1),
+        padding: int | Sequence[int] = (0, 0),
+        output_padding: int | Sequence[int] = (0, 0),
+        dilation: int | Sequence[int] = (1, 1),
+        groups: int = 1,
+        layout: str = "NCHW",
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: str | Initializer | None = None,
+        bias_initializer: str | Initializer | None = "zeros",
+        in_channels: int = 0,
+        **kwargs: Any,
     ):
         super().__init__(
             channels,
@@ -345,20 +349,20 @@ class Conv3DTranspose(_Conv):
 
     def __init__(
         self,
-        channels,
-        kernel_size,
-        strides=(1, 1, 1),
-        padding=(0, 0, 0),
-        output_padding=(0, 0, 0),
-        dilation=(1, 1, 1),
-        groups=1,
-        layout="NCDHW",
-        activation=None,
-        use_bias=True,
-        weight_initializer=None,
-        bias_initializer="zeros",
-        in_channels=0,
-        **kwargs,
+        channels: int,
+        kernel_size: int | Sequence[int],
+        strides: int | Sequence[int] = (1, 1, 1),
+        padding: int | Sequence[int] = (0, 0, 0),
+        output_padding: int | Sequence[int] = (0, 0, 0),
+        dilation: int | Sequence[int] = (1, 1, 1),
+        groups: int = 1,
+        layout: str = "NCDHW",
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: str | Initializer | None = None,
+        bias_initializer: str | Initializer | None = "zeros",
+        in_channels: int = 0,
+        **kwargs: Any,
     ):
         super().__init__(
             channels,
@@ -383,7 +387,7 @@ class ReflectionPad2D(Layer):
     """Pads H and W of (N, C, H, W) with their reflection. padding: a number, or 8 numbers: before
     and after each axis."""
 
-    def __init__(self, padding=0, **kwargs):
+    def __init__(self, padding: int | Sequence[int] = 0, **kwargs: Any):
         super().__init__(**kwargs)
         self._padding = (
             (0, 0, 0, 0) + (padding,) * 4 if isinstance(padding, int) else tuple(padding)
@@ -393,5 +397,5 @@ class ReflectionPad2D(Layer):
                 f"ReflectionPad2D: padding must be a number or 8 of them, got {padding}"
             )
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.pad(x, mode="reflect", pad_width=self._padding)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from ..layer import Layer
 from .arguments import known_layout, sizes
 
@@ -11,15 +14,15 @@ class _Pooling(Layer):
 
     def __init__(
         self,
-        pool_size,
-        strides,
-        padding,
-        ceil_mode,
-        global_pool,
-        pool_type,
-        layout,
-        count_include_pad=None,
-        **kwargs,
+        pool_size: Sequence[int],
+        strides: int | Sequence[int] | None,
+        padding: int | Sequence[int],
+        ceil_mode: bool,
+        global_pool: bool,
+        pool_type: str,
+        layout: str,
+        count_include_pad: bool | None = None,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         n = len(pool_size)
@@ -38,7 +41,7 @@ class _Pooling(Layer):
     def _alias(self):
         return "pool"
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.Pooling(x, name="fwd", **self._kwargs)
 
     def __repr__(self):
@@ -55,7 +58,13 @@ class MaxPool1D(_Pooling):
     windows count, too."""
 
     def __init__(
-        self, pool_size=2, strides=None, padding=0, layout="NCW", ceil_mode=False, **kwargs
+        self,
+        pool_size: int | Sequence[int] = 2,
+        strides: int | Sequence[int] | None = None,
+        padding: int | Sequence[int] = 0,
+        layout: str = "NCW",
+        ceil_mode: bool = False,
+        **kwargs: Any,
     ):
         super().__init__(
             sizes(pool_size, 1, "pool_size"),
@@ -73,7 +82,13 @@ class MaxPool2D(_Pooling):
     """Maximum over windows of (N, C, H, W)."""
 
     def __init__(
-        self, pool_size=(2, 2), strides=None, padding=0, layout="NCHW", ceil_mode=False, **kwargs
+        self,
+        pool_size: int | Sequence[int] = (2, 2),
+        strides: int | Sequence[int] | None = None,
+        padding: int | Sequence[int] = 0,
+        layout: str = "NCHW",
+        ceil_mode: bool = False,
+        **kwargs: Any,
     ):
         super().__init__(
             sizes(pool_size, 2, "pool_size"),
@@ -92,12 +107,12 @@ class MaxPool3D(_Pooling):
 
     def __init__(
         self,
-        pool_size=(2, 2, 2),
-        strides=None,
-        padding=0,
-        ceil_mode=False,
-        layout="NCDHW",
-        **kwargs,
+        pool_size: int | Sequence[int] = (2, 2, 2),
+        strides: int | Sequence[int] | None = None,
+        padding: int | Sequence[int] = 0,
+        ceil_mode: bool = False,
+        layout: str = "NCDHW",
+        **kwargs: Any,
     ):
         super().__init__(
             sizes(pool_size, 3, "pool_size"),
@@ -116,13 +131,13 @@ class AvgPool1D(_Pooling):
 
     def __init__(
         self,
-        pool_size=2,
-        strides=None,
-        padding=0,
-        layout="NCW",
-        ceil_mode=False,
-        count_include_pad=True,
-        **kwargs,
+        pool_size: int | Sequence[int] = 2,
+        strides: int | Sequence[int] | None = None,
+        padding: int | Sequence[int] = 0,
+        layout: str = "NCW",
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        **kwargs: Any,
     ):
         super().__init__(
             sizes(pool_size, 1, "pool_size"),
@@ -142,13 +157,13 @@ class AvgPool2D(_Pooling):
 
     def __init__(
         self,
-        pool_size=(2, 2),
-        strides=None,
-        padding=0,
-        ceil_mode=False,
-        layout="NCHW",
-        count_include_pad=True,
-        **kwargs,
+        pool_size: int | Sequence[int] = (2, 2),
+        strides: int | Sequence[int] | None = None,
+        padding: int | Sequence[int] = 0,
+        ceil_mode: bool = False,
+        layout: str = "NCHW",
+        count_include_pad: bool = True,
+        **kwargs: Any,
     ):
         super().__init__(
             sizes(pool_size, 2, "pool_size"),
@@ -168,13 +183,13 @@ class AvgPool3D(_Pooling):
 
     def __init__(
         self,
-        pool_size=(2, 2, 2),
-        strides=None,
-        padding=0,
-        ceil_mode=False,
-        layout="NCDHW",
-        count_include_pad=True,
-        **kwargs,
+        pool_size: int | Sequence[int] = (2, 2, 2),
+        strides: int | Sequence[int] | None = None,
+        padding: int | Sequence[int] = 0,
+        ceil_mode: bool = False,
+        layout: str = "NCDHW",
+        count_include_pad: bool = True,
+        **kwargs: Any,
     ):
         super().__init__(
             sizes(pool_size, 3, "pool_size"),
@@ -192,7 +207,7 @@ class AvgPool3D(_Pooling):
 class _GlobalPooling(_Pooling):
     n_axes, pool_type, layouts = 2, "max", ("NCHW", "NHWC")
 
-    def __init__(self, layout, **kwargs):
+    def __init__(self, layout: str, **kwargs: Any):
         super().__init__(
             (1,) * self.n_axes,
             None,
@@ -210,7 +225,7 @@ class GlobalMaxPool1D(_GlobalPooling):
 
     n_axes, pool_type, layouts = 1, "max", ("NCW", "NWC")
 
-    def __init__(self, layout="NCW", **kwargs):
+    def __init__(self, layout: str = "NCW", **kwargs: Any):
         super().__init__(layout, **kwargs)
 
 
@@ -219,7 +234,7 @@ class GlobalMaxPool2D(_GlobalPooling):
 
     n_axes, pool_type, layouts = 2, "max", ("NCHW", "NHWC")
 
-    def __init__(self, layout="NCHW", **kwargs):
+    def __init__(self, layout: str = "NCHW", **kwargs: Any):
         super().__init__(layout, **kwargs)
 
 
@@ -228,7 +243,7 @@ class GlobalMaxPool3D(_GlobalPooling):
 
     n_axes, pool_type, layouts = 3, "max", ("NCDHW", "NDHWC")
 
-    def __init__(self, layout="NCDHW", **kwargs):
+    def __init__(self, layout: str = "NCDHW", **kwargs: Any):
         super().__init__(layout, **kwargs)
 
 
@@ -237,7 +252,7 @@ class GlobalAvgPool1D(_GlobalPooling):
 
     n_axes, pool_type, layouts = 1, "avg", ("NCW", "NWC")
 
-    def __init__(self, layout="NCW", **kwargs):
+    def __init__(self, layout: str = "NCW", **kwargs: Any):
         super().__init__(layout, **kwargs)
 
 
@@ -246,7 +261,7 @@ class GlobalAvgPool2D(_GlobalPooling):
 
     n_axes, pool_type, layouts = 2, "avg", ("NCHW", "NHWC")
 
-    def __init__(self, layout="NCHW", **kwargs):
+    def __init__(self, layout: str = "NCHW", **kwargs: Any):
         super().__init__(layout, **kwargs)
 
 
@@ -255,5 +270,5 @@ class GlobalAvgPool3D(_GlobalPooling):
 
     n_axes, pool_type, layouts = 3, "avg", ("NCDHW", "NDHWC")
 
-    def __init__(self, layout="NCDHW", **kwargs):
+    def __init__(self, layout: str = "NCDHW", **kwargs: Any):
         super().__init__(layout, **kwargs)

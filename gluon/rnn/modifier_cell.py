@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from ... import ndarray as nd
 from ...engine.error import InvalidValue, MissingMethod, MXNetError
-from .recurrent_cell import HybridRecurrentCell, begin_of, info_of
+from .recurrent_cell import HybridRecurrentCell, begin_of, cells_of, info_of
 from .sequence import (
     device_of,
     masked,
@@ -19,7 +22,13 @@ class DropoutCell(HybridRecurrentCell):
     """Dropout on the input, while training. rate: probability; axes: along which the mask is
     shared."""
 
-    def __init__(self, rate, axes=(), prefix=None, params=None):
+    def __init__(
+        self,
+        rate: float,
+        axes: int | Sequence[int] = (),
+        prefix: str | None = None,
+        params: Any = None,
+    ):
         super().__init__(prefix, params)
         if not 0 <= rate <= 1:
             raise InvalidValue(f"DropoutCell: rate must be a number in [0, 1], got {rate}")
@@ -31,17 +40,23 @@ class DropoutCell(HybridRecurrentCell):
     def _alias(self):
         return "dropout"
 
-    def state_info(self, batch_size=0):
+    def state_info(self, batch_size: int = 0) -> list[Any]:
         return []
 
-    def hybrid_forward(self, F, inputs, states):
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
         if self._rate > 0:
             inputs = F.Dropout(inputs, p=self._rate, axes=self._axes, name=f"t{self._counter}_fwd")
         return inputs, states
 
     def unroll(
-        self, length, inputs, begin_state=None, layout="NTC", merge_outputs=None, valid_length=None
-    ):
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> Any:
         if isinstance(inputs, (list, tuple)):
             return super().unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
         self.reset()  # one operator with one mask for the whole array
@@ -52,7 +67,7 @@ class DropoutCell(HybridRecurrentCell):
 class ModifierCell(HybridRecurrentCell):
     """Base of cells that modify another cell; they share its parameters and states."""
 
-    def __init__(self, base_cell):
+    def __init__(self, base_cell: Any):
         if base_cell._modified:
             raise MXNetError(
                 f"Cell {base_cell.name} is already modified. One cell cannot be modified twice"
@@ -62,13 +77,15 @@ class ModifierCell(HybridRecurrentCell):
         self.base_cell = base_cell
 
     @property
-    def params(self):
+    def params(self) -> Any:
         return self.base_cell.params
 
-    def state_info(self, batch_size=0):
+    def state_info(self, batch_size: int = 0) -> Any:
         return self.base_cell.state_info(batch_size)
 
-    def begin_state(self, batch_size: int = 0, func=nd.zeros, **kwargs):
+    def begin_state(
+        self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
+    ) -> Any:
         with _unmodified(self.base_cell):
             return self.base_cell.begin_state(batch_size=batch_size, func=func, **kwargs)
 
@@ -79,7 +96,7 @@ class ModifierCell(HybridRecurrentCell):
 class _unmodified:
     """Scope in which the modified cell can be called directly."""
 
-    def __init__(self, cell):
+    def __init__(self, cell: Any):
         self._cell = cell
 
     def __enter__(self):
@@ -93,7 +110,7 @@ class ZoneoutCell(ModifierCell):
     """While training, keeps old values of outputs and states with the given probabilities. Source:
     Krueger et al. 2016."""
 
-    def __init__(self, base_cell, zoneout_outputs=0.0, zoneout_states=0.0):
+    def __init__(self, base_cell: Any, zoneout_outputs: float = 0.0, zoneout_states: float = 0.0):
         if isinstance(base_cell, BidirectionalCell):
             raise MXNetError(
                 "BidirectionalCell doesn't support zoneout since it doesn't support step. Please"
@@ -112,11 +129,11 @@ class ZoneoutCell(ModifierCell):
     def _alias(self):
         return "zoneout"
 
-    def reset(self):
+    def reset(self) -> None:
         super().reset()
         self._prev_outputs = {}
 
-    def hybrid_forward(self, F, inputs, states):
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
         new_output, new_states = self.base_cell(inputs, states)
 
         def mixed(rate, new, old):
@@ -134,13 +151,19 @@ class ZoneoutCell(ModifierCell):
 class ResidualCell(ModifierCell):
     """Adds the input to the output. Source: Wu et al. 2016."""
 
-    def hybrid_forward(self, F, inputs, states):
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
         output, states = self.base_cell(inputs, states)
         return F.elemwise_add(output, inputs, name=f"t{self._counter}_fwd"), states
 
     def unroll(
-        self, length, inputs, begin_state=None, layout="NTC", merge_outputs=None, valid_length=None
-    ):
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> Any:
         self.reset()
         with _unmodified(self.base_cell):
             outputs, states = self.base_cell.unroll(
@@ -158,13 +181,13 @@ class BidirectionalCell(HybridRecurrentCell):
     """One cell forwards and one backwards over a sequence; outputs are concatenated. It can be
     unrolled, not stepped."""
 
-    def __init__(self, l_cell, r_cell, output_prefix="bi_"):
+    def __init__(self, l_cell: Any, r_cell: Any, output_prefix: str = "bi_"):
         super().__init__(prefix="", params=None)
         self.register_child(l_cell, "l_cell")
         self.register_child(r_cell, "r_cell")
         self._output_prefix = output_prefix
 
-    def __call__(self, inputs, states):
+    def __call__(self, inputs: Any, states: Any) -> Any:
         raise MissingMethod("Bidirectional cannot be stepped. Please use unroll")
 
     def __repr__(self):
@@ -173,10 +196,12 @@ class BidirectionalCell(HybridRecurrentCell):
             f" backward={self._children['r_cell']})"
         )
 
-    def state_info(self, batch_size=0):
+    def state_info(self, batch_size: int = 0) -> Any:
         return info_of(self._children.values(), batch_size)
 
-    def begin_state(self, batch_size: int = 0, func=nd.zeros, **kwargs):
+    def begin_state(
+        self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
+    ) -> Any:
         if self._modified:
             raise MXNetError(
                 "After applying modifier cells (e.g. DropoutCell) the base cell cannot be called"
@@ -185,13 +210,19 @@ class BidirectionalCell(HybridRecurrentCell):
         return begin_of(self._children.values(), batch_size=batch_size, func=func, **kwargs)
 
     def unroll(
-        self, length, inputs, begin_state=None, layout="NTC", merge_outputs=None, valid_length=None
-    ):
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> Any:
         self.reset()
         steps = steps_of(length, inputs, layout)
         F = namespace(steps)
         states = self._states_for(steps, begin_state)
-        left, right = self._children.values()
+        left, right = cells_of(self)
         n = len(left.state_info())
         l_outputs, l_states = left.unroll(length, steps, states[:n], layout, False, valid_length)
         r_outputs, r_states = right.unroll(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, cast
+
 from ... import ndarray as nd
 from ...engine.error import InvalidType, MXNetError
 from ...ndarray.ndarray import NDArray
@@ -23,7 +26,7 @@ class RecurrentCell(Block):
     HybridRecurrentCell).
     """
 
-    def __init__(self, prefix=None, params=None):
+    def __init__(self, prefix: str | None = None, params: Any = None):
         super().__init__(prefix=prefix, params=params)
         self._modified = False
         self.reset()
@@ -39,7 +42,9 @@ class RecurrentCell(Block):
         """Shapes of the states."""
         raise InvalidType(f"{type(self).__name__} must define state_info")
 
-    def begin_state(self, batch_size: int = 0, func=nd.zeros, **kwargs) -> list:
+    def begin_state(
+        self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
+    ) -> list:
         """Initial states. func: makes an array from shape= and **kwargs."""
         if self._modified:
             raise MXNetError(
@@ -66,12 +71,12 @@ class RecurrentCell(Block):
     def unroll(
         self,
         length: int,
-        inputs,
-        begin_state=None,
-        layout="NTC",
-        merge_outputs=None,
-        valid_length=None,
-    ):
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> Any:
         """Steps over a sequence.
 
         Args:
@@ -102,7 +107,7 @@ class RecurrentCell(Block):
             return masked(outputs, length, valid_length, layout, merge_outputs), states
         return merged(outputs, layout) if merge_outputs else outputs, states
 
-    def __call__(self, inputs, states):
+    def __call__(self, inputs: Any, states: Any) -> Any:
         """(output, new states) of one step; inputs (N, C)."""
         self._counter += 1
         return super().__call__(inputs, states)
@@ -111,13 +116,18 @@ class RecurrentCell(Block):
 class HybridRecurrentCell(RecurrentCell, HybridBlock):
     """Base of cells that define `hybrid_forward(F, inputs, states, **parameters)`."""
 
-    def __init__(self, prefix=None, params=None):
+    def __init__(self, prefix: str | None = None, params: Any = None):
         super().__init__(prefix=prefix, params=params)
 
 
-def info_of(cells, batch_size) -> list[dict]:
+def cells_of(block: Any) -> list[RecurrentCell]:
+    """The cells that a cell has."""
+    return [cast(RecurrentCell, child) for child in block._children.values()]
+
+
+def info_of(cells: Any, batch_size: int) -> list[dict]:
     return [info for cell in cells for info in cell.state_info(batch_size)]
 
 
-def begin_of(cells, **kwargs) -> list:
+def begin_of(cells: Any, **kwargs: Any) -> list:
     return [state for cell in cells for state in cell.begin_state(**kwargs)]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ... import ndarray as nd
 from ...engine.error import MXNetError
+from ...training.initializer import Initializer
+from ..parameter import Parameter
 from .modifier_cell import BidirectionalCell, DropoutCell, ModifierCell, ResidualCell, ZoneoutCell
-from .recurrent_cell import HybridRecurrentCell, RecurrentCell, begin_of, info_of
+from .recurrent_cell import HybridRecurrentCell, RecurrentCell, begin_of, cells_of, info_of
 from .sequence import (
     steps_of,
 )
@@ -29,19 +34,20 @@ __all__ = [
 class _BaseCell(HybridRecurrentCell):
     """A cell with weights from the input (i2h) and from the state (h2h)."""
 
+    i2h_weight: Parameter
     size_argument = "input_size"
     gates, n_states = 1, 1
 
     def __init__(
         self,
-        hidden_size,
-        i2h_weight_initializer,
-        h2h_weight_initializer,
-        i2h_bias_initializer,
-        h2h_bias_initializer,
-        input_size,
-        prefix,
-        params,
+        hidden_size: int,
+        i2h_weight_initializer: str | Initializer | None,
+        h2h_weight_initializer: str | Initializer | None,
+        i2h_bias_initializer: str | Initializer | None,
+        h2h_bias_initializer: str | Initializer | None,
+        input_size: int,
+        prefix: str | None,
+        params: Any,
     ):
         super().__init__(prefix=prefix, params=params)
         self._hidden_size, self._input_size = hidden_size, input_size
@@ -59,7 +65,7 @@ class _BaseCell(HybridRecurrentCell):
                     self.params.get(name, shape=shape, init=init, allow_deferred_init=True),
                 )
 
-    def state_info(self, batch_size=0):
+    def state_info(self, batch_size: int = 0) -> list[Any]:
         return [
             {"shape": (batch_size, self._hidden_size), "__layout__": "NC"}
             for _ in range(self.n_states)
@@ -73,14 +79,14 @@ class _BaseCell(HybridRecurrentCell):
         return i2h, h2h, name
 
     def __repr__(self):
-        shape = self.i2h_weight.shape
+        shape = self.i2h_weight._sizes()
         return f"{type(self).__name__}({shape[1] or None} -> {shape[0]}{self._more()})"
 
     def _more(self) -> str:
         return ""
 
 
-def activate(F, x, activation, **kwargs):
+def activate(F: Any, x: Any, activation: Any, **kwargs: Any) -> Any:
     """An activation given by name, or as a block or function."""
     if not isinstance(activation, str):
         return activation(x)
@@ -95,15 +101,15 @@ class RNNCell(_BaseCell):
 
     def __init__(
         self,
-        hidden_size,
-        activation="tanh",
-        i2h_weight_initializer=None,
-        h2h_weight_initializer=None,
-        i2h_bias_initializer="zeros",
-        h2h_bias_initializer="zeros",
-        input_size=0,
-        prefix=None,
-        params=None,
+        hidden_size: int,
+        activation: str = "tanh",
+        i2h_weight_initializer: str | Initializer | None = None,
+        h2h_weight_initializer: str | Initializer | None = None,
+        i2h_bias_initializer: str | Initializer | None = "zeros",
+        h2h_bias_initializer: str | Initializer | None = "zeros",
+        input_size: int = 0,
+        prefix: str | None = None,
+        params: Any = None,
     ):
         super().__init__(
             hidden_size,
@@ -123,7 +129,16 @@ class RNNCell(_BaseCell):
     def _more(self):
         return f", {self._activation}"
 
-    def hybrid_forward(self, F, inputs, states, i2h_weight, h2h_weight, i2h_bias, h2h_bias):
+    def hybrid_forward(
+        self,
+        F: Any,
+        inputs: Any,
+        states: Any,
+        i2h_weight: Any,
+        h2h_weight: Any,
+        i2h_bias: Any,
+        h2h_bias: Any,
+    ) -> Any:
         i2h, h2h, name = self._products(
             F, inputs, states[0], i2h_weight, h2h_weight, i2h_bias, h2h_bias
         )
@@ -144,16 +159,16 @@ class LSTMCell(_BaseCell):
 
     def __init__(
         self,
-        hidden_size,
-        i2h_weight_initializer=None,
-        h2h_weight_initializer=None,
-        i2h_bias_initializer="zeros",
-        h2h_bias_initializer="zeros",
-        input_size=0,
-        prefix=None,
-        params=None,
-        activation="tanh",
-        recurrent_activation="sigmoid",
+        hidden_size: int,
+        i2h_weight_initializer: str | Initializer | None = None,
+        h2h_weight_initializer: str | Initializer | None = None,
+        i2h_bias_initializer: str | Initializer | None = "zeros",
+        h2h_bias_initializer: str | Initializer | None = "zeros",
+        input_size: int = 0,
+        prefix: str | None = None,
+        params: Any = None,
+        activation: str = "tanh",
+        recurrent_activation: str = "sigmoid",
     ):
         super().__init__(
             hidden_size,
@@ -170,7 +185,16 @@ class LSTMCell(_BaseCell):
     def _alias(self):
         return "lstm"
 
-    def hybrid_forward(self, F, inputs, states, i2h_weight, h2h_weight, i2h_bias, h2h_bias):
+    def hybrid_forward(
+        self,
+        F: Any,
+        inputs: Any,
+        states: Any,
+        i2h_weight: Any,
+        h2h_weight: Any,
+        i2h_bias: Any,
+        h2h_bias: Any,
+    ) -> Any:
         i2h, h2h, name = self._products(
             F, inputs, states[0], i2h_weight, h2h_weight, i2h_bias, h2h_bias
         )
@@ -198,14 +222,14 @@ class GRUCell(_BaseCell):
 
     def __init__(
         self,
-        hidden_size,
-        i2h_weight_initializer=None,
-        h2h_weight_initializer=None,
-        i2h_bias_initializer="zeros",
-        h2h_bias_initializer="zeros",
-        input_size=0,
-        prefix=None,
-        params=None,
+        hidden_size: int,
+        i2h_weight_initializer: str | Initializer | None = None,
+        h2h_weight_initializer: str | Initializer | None = None,
+        i2h_bias_initializer: str | Initializer | None = "zeros",
+        h2h_bias_initializer: str | Initializer | None = "zeros",
+        input_size: int = 0,
+        prefix: str | None = None,
+        params: Any = None,
     ):
         super().__init__(
             hidden_size,
@@ -221,7 +245,16 @@ class GRUCell(_BaseCell):
     def _alias(self):
         return "gru"
 
-    def hybrid_forward(self, F, inputs, states, i2h_weight, h2h_weight, i2h_bias, h2h_bias):
+    def hybrid_forward(
+        self,
+        F: Any,
+        inputs: Any,
+        states: Any,
+        i2h_weight: Any,
+        h2h_weight: Any,
+        i2h_bias: Any,
+        h2h_bias: Any,
+    ) -> Any:
         i2h, h2h, name = self._products(
             F, inputs, states[0], i2h_weight, h2h_weight, i2h_bias, h2h_bias
         )
@@ -246,14 +279,16 @@ class _CellStack(RecurrentCell):
         ]
         return f"{type(self).__name__}(\n" + "\n".join(lines) + "\n)"
 
-    def add(self, cell) -> None:
+    def add(self, cell: Any) -> None:
         """Appends a cell."""
         self.register_child(cell)
 
-    def state_info(self, batch_size=0):
+    def state_info(self, batch_size: int = 0) -> Any:
         return info_of(self._children.values(), batch_size)
 
-    def begin_state(self, batch_size: int = 0, func=nd.zeros, **kwargs):
+    def begin_state(
+        self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
+    ) -> Any:
         if self._modified:
             raise MXNetError(
                 "After applying modifier cells (e.g. ZoneoutCell) the base cell cannot be called"
@@ -263,7 +298,7 @@ class _CellStack(RecurrentCell):
 
     def _step(self, inputs, states):
         new_states, at = [], 0
-        for cell in self._children.values():
+        for cell in cells_of(self):
             n = len(cell.state_info())
             inputs, state = cell(inputs, states[at : at + n])
             at += n
@@ -271,11 +306,17 @@ class _CellStack(RecurrentCell):
         return inputs, new_states
 
     def unroll(
-        self, length, inputs, begin_state=None, layout="NTC", merge_outputs=None, valid_length=None
-    ):
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> Any:
         self.reset()
         states = self._states_for(steps_of(length, inputs, layout), begin_state)
-        new_states, at, cells = [], 0, list(self._children.values())
+        new_states, at, cells = [], 0, cells_of(self)
         for i, cell in enumerate(cells):
             n = len(cell.state_info())
             inputs, state = cell.unroll(
@@ -300,10 +341,10 @@ class _CellStack(RecurrentCell):
 class SequentialRNNCell(_CellStack):
     """Stacked cells."""
 
-    def forward(self, inputs, states):
+    def forward(self, inputs: Any, states: Any) -> Any:
         return self._step(inputs, states)
 
-    def hybrid_forward(self, F, inputs, states):
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
         """forward; F is nd or sym, as the inputs."""
         return self._step(inputs, states)
 
@@ -311,5 +352,5 @@ class SequentialRNNCell(_CellStack):
 class HybridSequentialRNNCell(_CellStack, HybridRecurrentCell):
     """Stacked hybrid cells."""
 
-    def hybrid_forward(self, F, inputs, states):
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
         return self._step(inputs, states)

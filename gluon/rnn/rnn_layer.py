@@ -3,11 +3,17 @@ operator."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ... import ndarray as nd
 from ...engine.error import InvalidValue, MXNetError, ShapeError
 from ...kernels.record import dtype_name
+from ...kernels.spec import DType
 from ...ndarray.ndarray import NDArray
+from ...training.initializer import Initializer
 from ..hybrid import HybridBlock
+from ..parameter import Parameter
 from . import rnn_cell
 from .sequence import check_layout, zero_state
 
@@ -18,26 +24,28 @@ class _RNNLayer(HybridBlock):
     """What the recurrent layers have in common. `gates`: blocks of rows of the weights; `n_states`:
     LSTM has two."""
 
+    l0_i2h_weight: Parameter
+    _cell: Callable[[str, int], rnn_cell.HybridRecurrentCell]  # a layer of one direction as a cell
     size_argument = "input_size"
     gates, n_states = 1, 1
 
     def __init__(
         self,
-        hidden_size,
-        num_layers,
-        layout,
-        dropout,
-        bidirectional,
-        input_size,
-        initializers,
-        mode,
-        dtype,
-        projection_size=None,
-        state_clip_min=None,
-        state_clip_max=None,
-        state_clip_nan=False,
-        use_sequence_length=False,
-        **kwargs,
+        hidden_size: int,
+        num_layers: int,
+        layout: str,
+        dropout: float,
+        bidirectional: Any,
+        input_size: int,
+        initializers: Any,
+        mode: Any,
+        dtype: DType,
+        projection_size: int | None = None,
+        state_clip_min: Any = None,
+        state_clip_max: Any = None,
+        state_clip_nan: bool = False,
+        use_sequence_length: bool = False,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         check_layout(layout)
@@ -108,11 +116,11 @@ class _RNNLayer(HybridBlock):
         more = [f"num_layers={self._num_layers}"] if self._num_layers != 1 else []
         more += [f"dropout={self._dropout}"] if self._dropout else []
         more += ["bidirectional"] if len(self._directions) == 2 else []
-        n_in = self.l0_i2h_weight.shape[1]
+        n_in = self.l0_i2h_weight._sizes()[1]
         sizes = f"{n_in or None} -> {self._hidden_size}"
         return f"{type(self).__name__}({', '.join([sizes, self._layout, *more])})"
 
-    def cast(self, dtype):
+    def cast(self, dtype: DType) -> None:
         super().cast(dtype)
         self._dtype = dtype_name(dtype)
 
@@ -125,14 +133,18 @@ class _RNNLayer(HybridBlock):
             for size in sizes
         ]
 
-    def begin_state(self, batch_size: int = 0, func=nd.zeros, **kwargs) -> list:
+    def begin_state(
+        self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
+    ) -> list:
         """Initial states. func: makes an array from shape=, dtype= and **kwargs."""
         return [
             func(name=f"{self.prefix}h0_{i}", **info | kwargs)
             for i, info in enumerate(self.state_info(batch_size))
         ]
 
-    def __call__(self, inputs, states=None, sequence_length=None, **kwargs):
+    def __call__(  # type: ignore[override]  # takes keywords, where blocks take none
+        self, inputs: Any, states: Any = None, sequence_length: Any = None, **kwargs: Any
+    ) -> Any:
         """outputs, or (outputs, new states) when states are given.
 
         Args:
@@ -171,7 +183,7 @@ class _RNNLayer(HybridBlock):
     def _complete_shapes(self, shape) -> None:
         """Sets the shapes of parameters that depend on the input size; they are packed before the
         operator."""
-        if shape is None or len(shape) != 3 or self.l0_i2h_weight.shape[1]:
+        if shape is None or len(shape) != 3 or self.l0_i2h_weight._sizes()[1]:
             return
         self._input_size = shape[2]
         for d in self._directions:
@@ -198,7 +210,9 @@ class _RNNLayer(HybridBlock):
                 fix=f"layer.begin_state(batch_size={want[0][1]})",
             )
 
-    def hybrid_forward(self, F, inputs, states, sequence_length=None, **params):
+    def hybrid_forward(
+        self, F: Any, inputs: Any, states: Any, sequence_length: Any = None, **params: Any
+    ) -> Any:
         """The operator between the changes of layout. Returns (outputs, list of states)."""
         if self._layout == "NTC":
             inputs = F.swapaxes(inputs, dim1=0, dim2=1)
@@ -229,7 +243,7 @@ class _RNNLayer(HybridBlock):
             outputs = F.swapaxes(outputs, dim1=0, dim2=1)
         return outputs, new_states
 
-    def unfuse(self):
+    def unfuse(self) -> Any:
         """The same network as a HybridSequentialRNNCell that shares this layer's parameters."""
         if self._projection_size:
             raise MXNetError(f"{type(self).__name__}.unfuse: there is no cell with projection")
@@ -239,7 +253,9 @@ class _RNNLayer(HybridBlock):
                 cells = [
                     self._cell(f"{d}{layer}_", self._inputs_of(layer)) for d in self._directions
                 ]
-                stack.add(cells[0] if len(cells) == 1 else rnn_cell.BidirectionalCell(*cells))
+                stack.add(
+                    cells[0] if len(cells) == 1 else rnn_cell.BidirectionalCell(cells[0], cells[1])
+                )
                 if self._dropout > 0 and layer != self._num_layers - 1:
                     stack.add(rnn_cell.DropoutCell(self._dropout))
         return stack
@@ -279,19 +295,19 @@ class RNN(_RNNLayer):
 
     def __init__(
         self,
-        hidden_size,
-        num_layers=1,
-        activation="relu",
-        layout="TNC",
-        dropout=0,
-        bidirectional=False,
-        i2h_weight_initializer=None,
-        h2h_weight_initializer=None,
-        i2h_bias_initializer="zeros",
-        h2h_bias_initializer="zeros",
-        input_size=0,
-        dtype="float32",
-        **kwargs,
+        hidden_size: int,
+        num_layers: int = 1,
+        activation: str = "relu",
+        layout: str = "TNC",
+        dropout: float = 0,
+        bidirectional: bool = False,
+        i2h_weight_initializer: str | Initializer | None = None,
+        h2h_weight_initializer: str | Initializer | None = None,
+        i2h_bias_initializer: str | Initializer | None = "zeros",
+        h2h_bias_initializer: str | Initializer | None = "zeros",
+        input_size: int = 0,
+        dtype: DType = "float32",
+        **kwargs: Any,
     ):
         if activation not in ("relu", "tanh"):
             raise InvalidValue(f"RNN: activation must be 'relu' or 'tanh', got {activation!r}")
@@ -334,23 +350,23 @@ class LSTM(_RNNLayer):
 
     def __init__(
         self,
-        hidden_size,
-        num_layers=1,
-        layout="TNC",
-        dropout=0,
-        bidirectional=False,
-        input_size=0,
-        i2h_weight_initializer=None,
-        h2h_weight_initializer=None,
-        i2h_bias_initializer="zeros",
-        h2h_bias_initializer="zeros",
-        projection_size=None,
-        h2r_weight_initializer=None,
-        state_clip_min=None,
-        state_clip_max=None,
-        state_clip_nan=False,
-        dtype="float32",
-        **kwargs,
+        hidden_size: int,
+        num_layers: int = 1,
+        layout: str = "TNC",
+        dropout: float = 0,
+        bidirectional: bool = False,
+        input_size: int = 0,
+        i2h_weight_initializer: str | Initializer | None = None,
+        h2h_weight_initializer: str | Initializer | None = None,
+        i2h_bias_initializer: str | Initializer | None = "zeros",
+        h2h_bias_initializer: str | Initializer | None = "zeros",
+        projection_size: int | None = None,
+        h2r_weight_initializer: str | Initializer | None = None,
+        state_clip_min: Any = None,
+        state_clip_max: Any = None,
+        state_clip_nan: bool = False,
+        dtype: DType = "float32",
+        **kwargs: Any,
     ):
         super().__init__(
             hidden_size,
@@ -387,18 +403,18 @@ class GRU(_RNNLayer):
 
     def __init__(
         self,
-        hidden_size,
-        num_layers=1,
-        layout="TNC",
-        dropout=0,
-        bidirectional=False,
-        input_size=0,
-        i2h_weight_initializer=None,
-        h2h_weight_initializer=None,
-        i2h_bias_initializer="zeros",
-        h2h_bias_initializer="zeros",
-        dtype="float32",
-        **kwargs,
+        hidden_size: int,
+        num_layers: int = 1,
+        layout: str = "TNC",
+        dropout: float = 0,
+        bidirectional: bool = False,
+        input_size: int = 0,
+        i2h_weight_initializer: str | Initializer | None = None,
+        h2h_weight_initializer: str | Initializer | None = None,
+        i2h_bias_initializer: str | Initializer | None = "zeros",
+        h2h_bias_initializer: str | Initializer | None = "zeros",
+        dtype: DType = "float32",
+        **kwargs: Any,
     ):
         super().__init__(
             hidden_size,

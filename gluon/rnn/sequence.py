@@ -3,12 +3,14 @@ symbols."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from ... import ndarray as nd
 from ...engine.error import MXNetError, ShapeError
 from ...ndarray.ndarray import NDArray
 
 
-def namespace(x):
+def namespace(x: Any) -> Any:
     """nd or sym, by the type of the value (or the first of a list)."""
     while isinstance(x, (list, tuple)):
         x = x[0]
@@ -19,12 +21,12 @@ def namespace(x):
     return symbol
 
 
-def device_of(x):
+def device_of(x: Any) -> Any:
     """The device of an array, for what a cell keeps from step to step; None: of a symbol."""
     return x.context if isinstance(x, NDArray) else None
 
 
-def steps_of(length: int, inputs, layout: str) -> list:
+def steps_of(length: int, inputs: Any, layout: str) -> list:
     """The steps of a sequence: a list as it is, an array cut along T. Raises ShapeError if there
     are not `length`."""
     if isinstance(inputs, (list, tuple)):
@@ -44,7 +46,7 @@ def steps_of(length: int, inputs, layout: str) -> list:
     return [steps] if length == 1 else list(steps)
 
 
-def merged(inputs, layout: str):
+def merged(inputs: Any, layout: str) -> Any:
     """A sequence as one array."""
     if isinstance(inputs, (list, tuple)):
         return namespace(inputs).stack(*inputs, axis=layout.find("T"))
@@ -56,7 +58,7 @@ def check_layout(layout: str) -> None:
         raise MXNetError(f"layout must be 'TNC' or 'NTC', got {layout!r}")
 
 
-def masked(outputs, length: int, valid_length, layout: str, merge: bool | None):
+def masked(outputs: Any, length: int, valid_length: Any, layout: str, merge: bool | None) -> Any:
     """Zeroes steps from valid_length (batch,) on; a list of steps if merge is False, else one
     array."""
     F, axis = namespace(outputs), layout.find("T")
@@ -66,7 +68,7 @@ def masked(outputs, length: int, valid_length, layout: str, merge: bool | None):
     return steps_of(length, data, layout) if merge is False else data
 
 
-def reversed_steps(steps: list, valid_length) -> list:
+def reversed_steps(steps: list, valid_length: Any) -> list:
     """The steps backwards; with valid_length each sequence within its own length."""
     if valid_length is None:
         return list(reversed(steps))
@@ -75,7 +77,7 @@ def reversed_steps(steps: list, valid_length) -> list:
     return steps_of(len(steps), back, "TNC")
 
 
-def zero_state(F, step, shape: tuple[int, ...], batch_axis: int):
+def zero_state(F: Any, step: Any, shape: tuple[int, ...], batch_axis: int) -> Any:
     """Zeros of `shape`, with the batch size of the symbol `step` (N, C) on batch_axis, unknown
     until it is bound."""
     column = F.zeros_like(F.slice_axis(step, axis=1, begin=0, end=1))

@@ -16,7 +16,7 @@ from .recompute import MIRRORED
 checking = False  # verify the graph after every pass; the tests switch it on
 
 
-def optimize(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value, Any]]:
+def optimize(outputs: Sequence[Value], device: Any) -> tuple[list[Value], dict[Value, Any]]:
     """A typed graph that computes the same, bit for bit, with less work: (outputs, arrays of new
     variables).
 
@@ -36,7 +36,7 @@ def optimize(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value,
     return outputs, constants
 
 
-def before_gradient(outputs: Sequence[Value], device) -> list[Value]:
+def before_gradient(outputs: Sequence[Value], device: Any) -> list[Value]:
     """A typed graph with operators of whole patterns that have gradients of their own, and keep
     less for them (tier 1). Graphs of which nodes are marked for recomputation stay."""
     from .attention import attention
@@ -55,7 +55,7 @@ def before_gradient(outputs: Sequence[Value], device) -> list[Value]:
 
 def compile_passes(
     outputs: Sequence[Value],
-    device,
+    device: Any,
     free: Sequence[int] = (),
     stable: Collection[Value] = (),
 ) -> list[Value]:
@@ -87,7 +87,7 @@ def compile_passes(
     return outputs
 
 
-def fused(outputs: Sequence[Value], device) -> list[Value]:
+def fused(outputs: Sequence[Value], device: Any) -> list[Value]:
     """The graph with its pointwise operators joined for a device: the last pass, over each part of
     a program."""
     from .epilogue_conv import epilogue_groups

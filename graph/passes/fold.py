@@ -18,7 +18,7 @@ from ..graph import Node, Value, rewrite, topological, values_of, variable
 LIMIT_BYTES = 1 << 16
 
 
-def fold(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value, Any]]:
+def fold(outputs: Sequence[Value], device: Any) -> tuple[list[Value], dict[Value, Any]]:
     """(outputs, the arrays of the new variables). Raises what operators raise."""
     order = topological(outputs)
     effects = Effects(order)

@@ -14,9 +14,9 @@ size of the graph.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import inf, prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...kernels import backend as backends
 from ...kernels.backend import Fusion
@@ -35,7 +35,7 @@ MAX_NODES = 200
 MAX_TRIALS = 3  # of spelling operators out
 
 
-def fuse(outputs: Sequence[Value], device) -> list[Value]:
+def fuse(outputs: Sequence[Value], device: Any) -> list[Value]:
     """The graph with its groups fused for a device (a Context); those that cannot be compiled here
     stay as they are."""
     outputs = list(outputs)
@@ -216,7 +216,9 @@ class _Grouping:
     """Walks the graph from its outputs to its inputs. Groups are numbered; a number that joined
     another points to it."""
 
-    def __init__(self, order: Sequence[Node], outputs: Sequence[Value], pinned, fusion: Fusion):
+    def __init__(
+        self, order: Sequence[Node], outputs: Sequence[Value], pinned: Any, fusion: Fusion
+    ):
         self._order = order
         self._readers: dict[Node, dict[Node, None]] = {}
         for node in order:
@@ -245,7 +247,7 @@ class _Grouping:
                     g = self._groups[number]
                     self._groups[number] = g._replace(floor=min(g.floor, level))
 
-    def fusions(self):
+    def fusions(self) -> Iterator[Any]:
         """Every group as a _Fusion, in no particular order."""
         nodes: dict[int, list[Node]] = {}
         for node in self._order:
@@ -321,7 +323,7 @@ class _Fusion:
     that reads one of its nodes gets: the number of an output, or None for a view, which stays.
     """
 
-    def __init__(self, space: _Space, nodes: Sequence[Node], members, wanted: set[Node]):
+    def __init__(self, space: _Space, nodes: Sequence[Node], members: Any, wanted: set[Node]):
         self._space, self._members, self.nodes = space, members, nodes
         self.inputs: dict[tuple[Value, tuple[int, ...]], int] = {}
         self.scalars: list = []  # floats and Numbers

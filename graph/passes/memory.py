@@ -131,7 +131,7 @@ def rounded(nbytes: int) -> int:
 class _Free:
     """The free ranges of an arena that grows at its top; ranges never touch each other."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.top = 0
         self._by_size: list[tuple[int, int]] = []  # (bytes, offset), sorted
         self._size_at: dict[int, int] = {}  # offset -> bytes

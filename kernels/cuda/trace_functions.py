@@ -3,7 +3,9 @@ elements as views and joins, the others made of these."""
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from collections.abc import Callable
 
 import numpy as np
@@ -485,13 +487,13 @@ def _trace(t, x, *args, **kwargs):
 def _einsum(t, text, *xs, **_):
     if not isinstance(text, str) or "..." in text:
         raise Untraceable("an einsum without letters")
-    given, _, out = text.replace(" ", "").partition("->")
+    given, arrow, out = text.replace(" ", "").partition("->")
     terms = given.split(",")
-    if "->" not in text:
+    if not arrow:
         letters = sorted(set(given.replace(",", "")))
         out = "".join(c for c in letters if given.count(c) == 1)
     names = [*out, *sorted(set(given.replace(",", "")) - set(out))]
-    made = None
+    factors = []
     for term, x in zip(terms, xs):
         if len(set(term)) != len(term):
             raise Untraceable("an einsum along a diagonal")
@@ -499,8 +501,8 @@ def _einsum(t, text, *xs, **_):
         order = sorted(range(len(term)), key=lambda i: names.index(term[i]))
         x = FUNCTIONS["transpose"](t, x, order)
         sizes = iter(x.shape)
-        x = _reshape(t, x, tuple(next(sizes) if n in term else 1 for n in names))
-        made = x if made is None else made * x
+        factors.append(_reshape(t, x, tuple(next(sizes) if n in term else 1 for n in names)))
+    made = functools.reduce(operator.mul, factors)
     axes = tuple(range(len(out), len(names)))
     return t.reduce("sum", made, axes, made.dtype) if axes else made
 

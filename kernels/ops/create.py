@@ -219,13 +219,12 @@ def _index_array_infer(ins, axes):
 
 
 def _index_array_ref(xp, x, axes):
-    axes = (
-        range(x.ndim)
-        if axes is None
-        else [one_axis("_contrib_index_array", a, x.ndim) for a in axes]
-    )
-    grids = xp.indices(x.shape) if x.ndim else None
-    return xp.stack([grids[a] for a in axes], axis=-1) if len(axes) else xp.zeros((*x.shape, 0))
+    if axes is None:
+        axes = range(x.ndim)
+    if not len(axes):
+        return xp.zeros((*x.shape, 0))
+    grids = xp.indices(x.shape)
+    return xp.stack([grids[one_axis("_contrib_index_array", a, x.ndim)] for a in axes], axis=-1)
 
 
 operator(

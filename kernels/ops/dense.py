@@ -270,7 +270,7 @@ def matmul_grads(mul, a, b, dy, transpose_a, transpose_b):
 
 
 def _batch_dot_grad(F, dys, xs, ys, transpose_a, transpose_b, forward_stype):
-    return matmul_grads(F.batch_dot, *xs, dys[0], transpose_a, transpose_b)
+    return matmul_grads(F.batch_dot, xs[0], xs[1], dys[0], transpose_a, transpose_b)
 
 
 _STACKED: tuple = (
@@ -333,7 +333,7 @@ def _gemm2_grad(F, dys, xs, ys, transpose_a, transpose_b, alpha, axis):
     def mul(a, b, **transposes):
         return F.linalg_gemm2(a, b, alpha=alpha, axis=axis, **transposes)
 
-    return matmul_grads(mul, *xs, dys[0], transpose_a, transpose_b)
+    return matmul_grads(mul, xs[0], xs[1], dys[0], transpose_a, transpose_b)
 
 
 operator(

@@ -28,7 +28,7 @@ def _sizes(op, a, b, transpose_a, transpose_b):
 
 
 def _infer(ins, transpose_a, transpose_b, scale, act, bias, residual, keep, slope):
-    m, n, _ = _sizes("_dense", *ins[:2], transpose_a, transpose_b)
+    m, n, _ = _sizes("_dense", ins[0], ins[1], transpose_a, transpose_b)
     if bias and ins[2].shape != (n,):
         raise ShapeError("_dense", f"bias must have shape ({n},), got {ins[2].shape}")
     if slope and not residual:
@@ -106,7 +106,7 @@ operator(
 
 
 def _sum_infer(ins, transpose_b):
-    m, n, _ = _sizes("_dot_sum", *ins, True, transpose_b)
+    m, n, _ = _sizes("_dot_sum", ins[0], ins[1], True, transpose_b)
     dtype = same_dtype("_dot_sum", ins, ("lhs", "rhs"))
     return [Type((m, n), dtype), Type((m,), dtype)]
 

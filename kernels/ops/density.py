@@ -87,9 +87,9 @@ def _register(name, inputs, density, low=0.3, whole=False, doc=""):
         return reshape(given, (*lead, *more, *tuple(given.shape)[len(lead) :]))
 
     def ref(xp, x, *given, is_log):
-        wide = [xp.asarray(a, "float64") for a in (x, *given)]
-        given = [spread(xp.reshape, x, a) for a in wide[1:]]
-        y = density(Numbers(xp), wide[0], *given) + xp.zeros(x.shape[: x.ndim - vector])
+        wide, *parameters = (xp.asarray(a, "float64") for a in (x, *given))
+        parameters = [spread(xp.reshape, x, a) for a in parameters]
+        y = density(Numbers(xp), wide, *parameters) + xp.zeros(x.shape[: x.ndim - vector])
         return y if is_log else xp.exp(y)
 
     def composed(is_log):

@@ -4,13 +4,15 @@ of MXNet's first years. (Convolution_v1 is an alias of Convolution.)"""
 
 from __future__ import annotations
 
+import functools
+import itertools
 from math import prod
 
 from ...engine.error import OperatorError, ShapeError
 from ..record import REACH, Param, Type, ints, lookup, operator, sample, uniform, values
 from ..shapes import must_be
 from ..traits import Eager, Rematerializes
-from . import norm  # noqa: F401  (its record is looked up below)
+from . import norm
 
 # ---- BatchNorm's relatives -----------------------------------------------------------------------
 
@@ -72,7 +74,7 @@ def _relative(name, params, doc, relu=False, shows_var=False, **more):
         mutates=_NORM.mutates,
         train_aware=True,
         infer=lambda ins, **attrs: _NORM.infer(ins, **relative_attrs(attrs)),
-        fill=lambda ins, **attrs: _NORM.fill(ins, **relative_attrs(attrs)),
+        fill=lambda ins, **attrs: norm.batch_norm_fill(ins, **relative_attrs(attrs)),
         ref=ref,
         grad=grad,
         traits=(Rematerializes(rematerialize),),
@@ -148,12 +150,11 @@ def _pool_ref(xp, x, *, pool_type, **attrs):
     lowest = xp.finfo(x.dtype).min if kind == "f" else xp.iinfo(x.dtype).min if kind != "b" else 0
     beyond = lowest if pool_type == "max" else 0
     x = xp.pad(x, ((0, 0), (0, 0), *((0, o) for o in over)), constant_values=beyond)
-    y = None
-    for i in range(kernel[0]):
-        for j in range(kernel[1]):
-            at = tuple(slice(b, b + (n - 1) * s + 1, s) for b, n, s in zip((i, j), out, stride))
-            v = x[(..., *at)]
-            y = v.copy() if y is None else xp.maximum(y, v) if pool_type == "max" else y + v
+    windows = []  # the elements at one place of every window
+    for start in itertools.product(range(kernel[0]), range(kernel[1])):
+        at = [slice(b, b + (n - 1) * s + 1, s) for b, n, s in zip(start, out, stride)]
+        windows.append(x[(..., *at)])
+    y = functools.reduce(xp.maximum if pool_type == "max" else xp.add, windows)
     if pool_type != "avg":
         return y
     n = kernel[0] * kernel[1]

@@ -215,7 +215,8 @@ def _resize_infer(ins, size, keep_ratio, interp):
 
 
 def _resize_ref(xp, x, size, keep_ratio, interp):
-    return resize_pixels(xp, x, *resized(*x.shape[-3:-1], size, keep_ratio), interp)
+    h, w = x.shape[-3:-1]
+    return resize_pixels(xp, x, *resized(h, w, size, keep_ratio), interp)
 
 
 BYTES = values(np.arange(7 * 9 * 3).reshape(7, 9, 3) * 37 % 256, "uint8")

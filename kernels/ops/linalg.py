@@ -101,7 +101,7 @@ def _gemm_grad(F, dys, xs, ys, transpose_a, transpose_b, alpha, beta, axis):
         return F.linalg_gemm2(a, b, alpha=alpha, axis=axis, **transposes)
 
     return [
-        *matmul_grads(mul, *xs[:2], dys[0], transpose_a, transpose_b),
+        *matmul_grads(mul, xs[0], xs[1], dys[0], transpose_a, transpose_b),
         F._mul_scalar(dys[0], scalar=beta),
     ]
 

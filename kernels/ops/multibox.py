@@ -28,7 +28,7 @@ _PRIOR = "_contrib_MultiBoxPrior"
 
 
 def _prior_infer(ins, sizes, ratios, steps, offsets, **_):
-    _, _, h, w = images(_PRIOR, "data", ins[0])
+    h, w = images(_PRIOR, "data", ins[0])[2:]
     if not sizes or not ratios or min(ratios) <= 0:
         raise OperatorError(
             _PRIOR, f"sizes and positive ratios must be given, got {sizes} and {ratios}"

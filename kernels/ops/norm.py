@@ -166,7 +166,7 @@ def _bn_infer(ins, axis, **_):
     return [x, stats, stats]
 
 
-def _bn_fill(ins, axis, **_):
+def batch_norm_fill(ins, axis, **_):
     if ins[0] is None:
         return list(ins)
     stats = Type(
@@ -257,7 +257,7 @@ operator(
     mutates=("moving_mean", "moving_var"),
     train_aware=True,
     infer=_bn_infer,
-    fill=_bn_fill,
+    fill=batch_norm_fill,
     ref=_bn_ref,
     grad=_bn_grad,
     traits=(BatchNorm(), Rematerializes(_bn_rematerialize)),

@@ -64,14 +64,10 @@ class Layout(NamedTuple):
 
 
 def layout(data_shape, mode, state_size, num_layers, bidirectional, projection_size, **_):
-    return Layout(
-        mode,
-        *data_shape,
-        state_size,
-        projection_size or state_size,
-        num_layers,
-        2 if bidirectional else 1,
-    )
+    steps, batch, inputs = data_shape
+    out = projection_size or state_size
+    directions = 2 if bidirectional else 1
+    return Layout(mode, steps, batch, inputs, state_size, out, num_layers, directions)
 
 
 def total(shapes):
@@ -139,7 +135,7 @@ def _run_cell(xp, mode, x, cell, h, c, reverse, running, clip):
             new_c = _clip_cell(xp, f * c + i * g, clip)
             new_h = o * xp.tanh(new_c)
             gates[t] = xp.concatenate([i, f, g, o], axis=1)
-            if proj is not None:
+            if wide is not None:
                 wide[t] = new_h
                 new_h = new_h @ proj.T
         elif mode == "gru":

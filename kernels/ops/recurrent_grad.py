@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 from ..compose import vjp
 from ..record import operator, sample
@@ -64,7 +65,8 @@ def _grad_ref(xp, *ins, mode, p, use_sequence_length, **attrs):
     masks, blocks = blocks[:n_masks], blocks[n_masks:-1]
     per_cell = len(blocks) // len(lay.cells)
     cells = cells_of(blocks_of(params, lay.parameter_shapes()), lay)
-    grads, dh0, dc0 = [None] * len(cells), [None] * len(cells), [None] * len(cells)
+    grads: list[Any] = [None] * len(cells)
+    dh0, dc0 = grads.copy(), grads.copy()
     for layer in reversed(range(lay.layers)):
         first = layer * lay.directions
         if layer:
@@ -109,11 +111,11 @@ def _composed(lay, clip, masked, has_length):
     def part(F, a, axis, begin, end):
         return F.slice_axis(a, axis=axis, begin=begin, end=end)
 
-    def run(F, x, params, state, *rest):
-        rest = list(rest)
-        cell = rest.pop(0) if lay.mode == "lstm" else None
-        running = rest.pop(0) if has_length else None
-        masks = rest
+    def run(F, x, params, state, *more):
+        rest = iter(more)
+        cell = next(rest) if lay.mode == "lstm" else None
+        running = next(rest) if has_length else None
+        masks = list(rest)
         blocks, at = [], 0
         for shape in lay.parameter_shapes():
             blocks.append(F.reshape_to(part(F, params, 0, at, at + prod(shape)), shape=shape))

@@ -321,13 +321,13 @@ def _moments_body(F, x, axes, keepdims):
 def _moments_grad(F, dys, xs, ys, axes, keepdims):
     x = xs[0]
     axes = many_axes("moments", axes, len(x.shape))
-    dx = None
+    parts = []
     if dys[0] is not None:
-        dx = spread(F, dys[0], x.shape, axes)
+        parts.append(spread(F, dys[0], x.shape, axes))
     if dys[1] is not None:
-        dv = spread(F, dys[1], x.shape, axes) * (x - spread(F, ys[0], x.shape, axes)) * 2
-        dx = dv if dx is None else dx + dv
-    return [dx / _count(x.shape, axes)]
+        parts.append(spread(F, dys[1], x.shape, axes) * (x - spread(F, ys[0], x.shape, axes)) * 2)
+    total = parts[0] if len(parts) == 1 else parts[0] + parts[1]
+    return [total / _count(x.shape, axes)]
 
 
 operator(

@@ -117,7 +117,7 @@ mover(
 
 def _broadcast_like(op, lhs, rhs, lhs_axes, rhs_axes):
     if lhs_axes is None or rhs_axes is None:
-        target = tuple(rhs)
+        target = list(rhs)
         if len(target) < len(lhs):
             raise ShapeError(op, f"rhs must have at least lhs's axes, got lhs {lhs} and rhs {rhs}")
     else:

@@ -218,9 +218,8 @@ def _resize_infer(ins, height, width, scale_height, scale_width, mode, align_cor
             f"scale_height and scale_width must both be given with mode='{mode}', got"
             f" {scale_height} and {scale_width}",
         )
-    scales = (scale_height, scale_width)
-    scales = tuple(None if s is None else np.float32(s) for s in scales)
-    out = _resized(h, height, scales[0], mode), _resized(w, width, scales[1], mode)
+    rows, columns = (None if s is None else np.float32(s) for s in (scale_height, scale_width))
+    out = _resized(h, height, rows, mode), _resized(w, width, columns, mode)
     if min(out) < 1:
         raise ShapeError(
             _RESIZE,

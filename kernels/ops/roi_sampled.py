@@ -243,9 +243,9 @@ def _deform_setup(xp, data, rois, trans, attrs):
     d = _deformed(xp, data.shape, rois, trans, **{k: attrs[k] for k in keep})
     group, p = attrs["group_size"], attrs["pooled_size"]
     planes, each = _by_group(xp, data, d, group_channels(xp, attrs["output_dim"], p, group))
-    wide = [xp.repeat(a, each) for a in (d.y, d.x, d.inside)]
+    y, x, inside = (xp.repeat(a, each) for a in (d.y, d.x, d.inside))
     height, width = data.shape[2:]
-    c = corners(xp, *wide[:2], height, width, wide[2], clamp=True)
+    c = corners(xp, y, x, height, width, inside, clamp=True)
     n, classes, _, _, s, _ = d.shape
     count = d.inside.reshape(n, classes, p * p, s * s).sum(axis=-1)  # of samples in each bin
     return d, planes, each, c, count

@@ -171,10 +171,8 @@ def _register_arrays(name, distribution):
 
     def ref(xp, *arrays, shape, dtype, rng):
         tail = tuple(shape or ())
-        arrays = [xp.asarray(a, "float64").reshape((*a.shape, *[1] * len(tail))) for a in arrays]
-        return distribution.draw(
-            xp, rng, (*arrays[0].shape[: arrays[0].ndim - len(tail)], *tail), *arrays
-        )
+        wide = [xp.asarray(a, "float64").reshape((*a.shape, *[1] * len(tail))) for a in arrays]
+        return distribution.draw(xp, rng, (*arrays[0].shape, *tail), *wide)
 
     positive = {"p": (0.2, 0.8), "low": (-2, 0)}
     draws = lambda *s: [uniform(s, *positive.get(n, (0.5, 2))) for n in inputs]
@@ -259,8 +257,9 @@ def _multinomial_ref(xp, x, *, shape, get_prob, dtype, rng):
     u = rng.random((n, k)) * edges[:, -1:]
     index = xp.minimum((u[:, :, None] >= edges[:, None, :]).sum(axis=2), p.shape[1] - 1)
     out = (*x.shape[:-1], *(shape or ())) or (1,)
-    picked = xp.log(xp.take_along_axis(p, index, axis=1)) if get_prob else None
-    return (index.reshape(out), picked.reshape(out)) if get_prob else index.reshape(out)
+    if not get_prob:
+        return index.reshape(out)
+    return index.reshape(out), xp.log(xp.take_along_axis(p, index, axis=1)).reshape(out)
 
 
 def _multinomial_grad(F, dys, xs, ys, shape, get_prob, dtype):

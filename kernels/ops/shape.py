@@ -221,7 +221,7 @@ mover(
 
 def _squeezed(shape, axis):
     if axis is None:
-        axes = [i for i, n in enumerate(shape) if n == 1]
+        axes = tuple(i for i, n in enumerate(shape) if n == 1)
     else:
         axes = many_axes("squeeze", axis, len(shape)) if axis else ()
         bad = [i for i in axes if shape[i] != 1]

@@ -8,15 +8,15 @@ clipping.
 from __future__ import annotations
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import WEIGHTS, Param, operator, sample, uniform
+from ..record import REQUIRED, WEIGHTS, Param, operator, sample, uniform
 from ..shapes import must_be
 from ..update_loops import rule
 
 FUSED = 256  # weights of one multi-tensor call that may be written over themselves
 
 
-def num(name, *default):
-    return Param(name, "float", *default, dynamic=True)
+def num(name: str, default: float | object = REQUIRED) -> Param:
+    return Param(name, "float", default, dynamic=True)
 
 
 LR, WD, RESCALE, CLIP = (

@@ -3,8 +3,7 @@ the storage types of their inputs."""
 
 from __future__ import annotations
 
-import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...engine import Context, current_context
 from ...engine.base import (  # offered from here too, as MXNet does
@@ -12,8 +11,7 @@ from ...engine.base import (  # offered from here too, as MXNet does
     c_array_buf,
     check_call,
 )
-from ...engine.error import MissingName
-from ...kernels.record import REGISTRY
+from ...kernels.namespaces import derive
 from .. import arithmetic, functions
 from ..invoke import SPARSE
 from ..ndarray import NDArray
@@ -46,40 +44,33 @@ __all__ = [
 SPARSE.update(call=storage.call, array=array, empty=empty, zeros=zeros)
 
 
-def add(lhs, rhs) -> Any:
+def add(lhs: Any, rhs: Any) -> Any:
     """lhs + rhs of arrays or numbers."""
     return _elementwise("elemwise_add", arithmetic.add, lhs, rhs)
 
 
-def subtract(lhs, rhs) -> Any:
+def subtract(lhs: Any, rhs: Any) -> Any:
     """lhs - rhs of arrays or numbers."""
     return _elementwise("elemwise_sub", arithmetic.subtract, lhs, rhs)
 
 
-def multiply(lhs, rhs) -> Any:
+def multiply(lhs: Any, rhs: Any) -> Any:
     """lhs * rhs of arrays or numbers."""
     return _elementwise("elemwise_mul", arithmetic.multiply, lhs, rhs)
 
 
-def divide(lhs, rhs) -> Any:
+def divide(lhs: Any, rhs: Any) -> Any:
     """lhs / rhs of arrays or numbers."""
     return _elementwise("elemwise_div", arithmetic.divide, lhs, rhs)
 
 
-_OTHER_NAMES = {"gs_retain": "_sparse_retain", "retain": "_sparse_retain"}
-
-
-def __getattr__(name: str):
-    if name.startswith("__"):
-        raise MissingName(f"module {__name__!r} has no function {name!r}")
-    own = _OTHER_NAMES.get(name, "_sparse_" + name)
-    if own not in REGISTRY:
-        raise MissingName(f"module {__name__!r} has no function {name!r}")
-    function = getattr(functions, own)
-    setattr(sys.modules[__name__], name, function)
-    return function
-
-
-def __dir__():
-    names = {n.removeprefix("_sparse_") for n in REGISTRY if n.startswith("_sparse_")}
-    return sorted({*__all__, *names, "gs_retain"})
+if TYPE_CHECKING:
+    from .._sparse_operators import *
+else:
+    __getattr__, __dir__ = derive(
+        __name__,
+        functions.function_of,
+        "_sparse_",
+        shown="nd.sparse",
+        others={"gs_retain": "_sparse_retain"},
+    )

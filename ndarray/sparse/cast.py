@@ -3,6 +3,8 @@ elements: retain, slice, take, concat, getnnz, edge_id."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...engine.error import IndexOutOfRange, InvalidType, InvalidValue
@@ -49,7 +51,7 @@ def to_csr(x: NDArray) -> arrays.CSRNDArray:
     return arrays.csr(x.shape, values, *(index_array(p, x) for p in places))
 
 
-def to_dense(x) -> NDArray:
+def to_dense(x: Any) -> NDArray:
     """All elements of a sparse array."""
     values, at = x._parts[0], keys_of(x)
     if x.stype == "row_sparse" and len(at) == x.shape[0]:
@@ -94,7 +96,7 @@ def _retain(attrs, x, indices):
     return of_rows(x, wanted)
 
 
-def of_rows(x, wanted: np.ndarray) -> arrays.RowSparseNDArray:
+def of_rows(x: Any, wanted: np.ndarray) -> arrays.RowSparseNDArray:
     """The rows (ascending numbers) of a row_sparse array, zeros where it has none."""
     stored, values = sorted_keys(x)
     if not len(stored) or not len(wanted):

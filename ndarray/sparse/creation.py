@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from ...engine import current_context
+from ...engine import Context, current_context
 from ...engine.error import InvalidType, InvalidValue, MXNetError
 from ...kernels.record import dtype_name
-from ...kernels.spec import STYPES
+from ...kernels.spec import STYPES, DType
 from .. import creation as dense
 from ..ndarray import NDArray, from_memory
 from . import sparse_array as arrays
@@ -57,7 +58,12 @@ def _is_shape(source: tuple) -> bool:
     return all(isinstance(n, (int, np.integer)) for n in source)
 
 
-def csr_matrix(arg1, shape=None, ctx=None, dtype=None) -> CSRNDArray:
+def csr_matrix(
+    arg1: Any,
+    shape: Sequence[int] | None = None,
+    ctx: Context | None = None,
+    dtype: DType | None = None,
+) -> CSRNDArray:
     """A csr matrix.
 
     Args:
@@ -141,7 +147,12 @@ def _of_numpy(data, indices, indptr, shape, ctx, dtype: str) -> CSRNDArray:
     return arrays.csr(tuple(map(int, shape)), from_memory(data, ctx, dtype), *places)
 
 
-def row_sparse_array(arg1, shape=None, ctx=None, dtype=None) -> RowSparseNDArray:
+def row_sparse_array(
+    arg1: Any,
+    shape: Sequence[int] | None = None,
+    ctx: Context | None = None,
+    dtype: DType | None = None,
+) -> RowSparseNDArray:
     """A row_sparse array.
 
     Args:
@@ -188,7 +199,9 @@ def row_sparse_array(arg1, shape=None, ctx=None, dtype=None) -> RowSparseNDArray
     return arrays.row_sparse(shape, data, indices)
 
 
-def array(source_array, ctx=None, dtype=None) -> BaseSparseNDArray:
+def array(
+    source_array: Any, ctx: Context | None = None, dtype: DType | None = None
+) -> BaseSparseNDArray:
     """A copy of a sparse array, or of a matrix of scipy.sparse. Raises ValueError for anything
     dense."""
     if isinstance(source_array, BaseSparseNDArray):
@@ -211,7 +224,13 @@ def array(source_array, ctx=None, dtype=None) -> BaseSparseNDArray:
     raise InvalidValue(f"Unexpected source_array type: {type(source_array)}")
 
 
-def zeros(stype, shape, ctx=None, dtype=None, **kwargs) -> Any:
+def zeros(
+    stype: str,
+    shape: int | Sequence[int],
+    ctx: Context | None = None,
+    dtype: DType | None = None,
+    **kwargs: Any,
+) -> Any:
     """Zeros in a storage type; a sparse one stores nothing."""
     if stype == "default":
         return dense.zeros(shape, ctx, dtype, **kwargs)
@@ -228,7 +247,9 @@ def zeros(stype, shape, ctx=None, dtype=None, **kwargs) -> Any:
     return arrays.csr(shape, dense.empty((0,), ctx, dtype), pointer, none)
 
 
-def empty(stype, shape, ctx=None, dtype=None) -> Any:
+def empty(
+    stype: str, shape: int | Sequence[int], ctx: Context | None = None, dtype: DType | None = None
+) -> Any:
     """The same as zeros, of a sparse storage type."""
     if stype not in STYPES[1:]:
         raise InvalidValue(f"unknown stype : {stype}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,14 +24,14 @@ from .structure import (
 )
 
 
-def with_values(x, values: NDArray) -> Any:
+def with_values(x: Any, values: NDArray) -> Any:
     """The elements of x with other values."""
     if x.stype == "csr":
         return arrays.csr(x.shape, values, *x._parts[1:])
     return arrays.row_sparse(x.shape, values, x._parts[1])
 
 
-def from_keys(stype: str, shape, keys: np.ndarray, values: NDArray) -> Any:
+def from_keys(stype: str, shape: Sequence[int], keys: np.ndarray, values: NDArray) -> Any:
     """A sparse array of ascending keys; see structure."""
     if stype == "row_sparse":
         return arrays.row_sparse(shape, values, index_array(keys, values))
@@ -40,7 +40,7 @@ def from_keys(stype: str, shape, keys: np.ndarray, values: NDArray) -> Any:
     return arrays.csr(shape, values, *(index_array(p, values) for p in places))
 
 
-def without_zeros(x) -> Any:
+def without_zeros(x: Any) -> Any:
     """A csr array without stored zeros; waits for its values."""
     values = values_of(x._parts[0])
     if values.dtype.names or values.all():
@@ -52,7 +52,7 @@ def without_zeros(x) -> Any:
 # ---- one array -----------------------------------------------------------------------------------
 
 
-def same_storage(stypes, attrs) -> str | None:
+def same_storage(stypes: Any, attrs: Any) -> str | None:
     """The output has the input's storage type."""
     return stypes[0]
 
@@ -146,12 +146,12 @@ def _product_rule(stypes, attrs):
     return next(s for s in stypes if s != DENSE) if DENSE in stypes else None
 
 
-def index_pairs(a, b) -> Any:
+def index_pairs(a: Any, b: Any) -> Any:
     """Pairs of the index arrays of two arrays of one storage type."""
     return list(zip(a._parts[1:], b._parts[1:]))
 
 
-def united(op, a, b) -> Any:
+def united(op: Any, a: Any, b: Any) -> Any:
     """op of two arrays of one storage type, on all positions that either stores."""
     if all(p is q or np.array_equal(values_of(p), values_of(q)) for p, q in index_pairs(a, b)):
         return with_values(a, invoke(op, (a._parts[0], b._parts[0]), {}))
@@ -181,7 +181,7 @@ for _name in ("_maximum", "_minimum", "_hypot"):
     kernel(_name, rule=_both_only)(pairwise(_name))
 
 
-def stored_of(dense: NDArray, x) -> NDArray:
+def stored_of(dense: NDArray, x: Any) -> NDArray:
     """The elements (rows) of a dense array at the positions that x stores."""
     if x.stype == "row_sparse":
         return gather(dense, values_of(x._parts[1]))

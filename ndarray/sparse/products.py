@@ -16,13 +16,13 @@ from .storage import DENSE, gradient_of, kernel
 from .structure import distinct, gather, index_array, values_of, whole
 
 
-def csr_dot(x, y: NDArray, transpose: bool = False) -> NDArray:
+def csr_dot(x: Any, y: NDArray, transpose: bool = False) -> NDArray:
     """The product of a csr matrix, or its transpose, with a dense matrix; dense."""
     attrs = {"columns": x.shape[1], "transpose": transpose}
     return invoke(lookup("_csr_dot"), (*x._parts, y), attrs)
 
 
-def csr_dot_rows(x, y: NDArray) -> Any:
+def csr_dot_rows(x: Any, y: NDArray) -> Any:
     """The transpose of a csr matrix times a dense one: row_sparse, a row for each used column."""
     rows, places = distinct(values_of(x._parts[2]), x.shape[1])
     attrs = {"columns": len(rows), "transpose": True}

@@ -3,6 +3,9 @@ summed."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from ...kernels.record import lookup
@@ -11,7 +14,7 @@ from ..ndarray import NDArray
 from .structure import distinct, index_array, keys_of, scatter, whole
 
 
-def added_up(shape, pairs) -> tuple[NDArray, NDArray]:
+def added_up(shape: Sequence[int], pairs: Any) -> tuple[NDArray, NDArray]:
     """The sum of rows: values and indices of a row_sparse array of this shape.
 
     pairs: (row numbers of any shape and dtype, clipped; rows), or row_sparse arrays.

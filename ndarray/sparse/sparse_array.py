@@ -3,6 +3,7 @@ arrays."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from ...engine.error import (
     compose,
 )
 from ...kernels.record import dtype_name, lookup
-from ...kernels.spec import Spec, spec
+from ...kernels.spec import DType, Spec, spec
 from .. import functions
 from ..arithmetic import add, divide, multiply, subtract
 from ..invoke import invoke
@@ -118,7 +119,7 @@ class BaseSparseNDArray(NDArray):
     def __bool__(self):
         raise InvalidValue("The truth value of an NDArray with multiple elements is ambiguous.")
 
-    def check_format(self, full_check=True) -> None:
+    def check_format(self, full_check: bool = True) -> None:
         """Checks that indices are in range and in order. Raises MXNetError. full_check: check every
         index, not only the ends."""
         rule = structure.broken_rule(self, full_check)
@@ -131,9 +132,10 @@ class BaseSparseNDArray(NDArray):
 
     def copy(self) -> Self:
         """A copy on the same device."""
-        return functions._copy(self)
+        same: Any = functions._copy(self)  # of the same class
+        return same
 
-    def astype(self, dtype, copy: bool = True) -> Self:
+    def astype(self, dtype: DType, copy: bool = True) -> Self:
         """A copy with another dtype (the array itself if it has it and copy is False)."""
         name = dtype_name(dtype)
         if not copy and name == self._spec.dtype:
@@ -150,7 +152,7 @@ class BaseSparseNDArray(NDArray):
             raise InvalidValue(f"cast_storage from {self.stype} to {stype} is not supported")
         return invoke(lookup("cast_storage"), (self,), {"stype": stype})
 
-    def copyto(self, other) -> NDArray:
+    def copyto(self, other: Any) -> NDArray:
         """Copies into an array of the same shape (dense, or of the same storage type), or to a
         device. Returns the target."""
         if isinstance(other, Context):
@@ -255,7 +257,7 @@ class BaseSparseNDArray(NDArray):
         else:
             raise InvalidValue(f"{name}: cannot assign {type(value).__name__} {np.shape(value)}")
 
-    def reshape(self, *shape, **kwargs) -> NDArray:
+    def reshape(self, *shape: Any, **kwargs: Any) -> NDArray:
         """Not for sparse arrays."""
         raise NotSupportedForSparseNDArray(self.reshape, None, shape)
 
@@ -265,11 +267,11 @@ class BaseSparseNDArray(NDArray):
     def _slice(self, start, stop):
         raise NotSupportedForSparseNDArray(self._slice, None, start, stop)
 
-    def slice_assign(self, rhs, begin, end, step) -> Any:
+    def slice_assign(self, rhs: Any, begin: Any, end: Any, step: Any) -> Any:
         """Not for sparse arrays."""
         raise NotSupportedForSparseNDArray(self.slice_assign, None, begin, end)
 
-    def slice_assign_scalar(self, value, begin, end, step) -> Any:
+    def slice_assign_scalar(self, value: Any, begin: Any, end: Any, step: Any) -> Any:
         """Not for sparse arrays."""
         raise NotSupportedForSparseNDArray(self.slice_assign_scalar, None, begin, end)
 
@@ -354,9 +356,10 @@ class RowSparseNDArray(BaseSparseNDArray):
     def __iter__(self):
         raise InvalidType("RowSparseNDArray: cannot be iterated\n  fix: x.tostype('default')")
 
-    def retain(self, *args, **kwargs) -> RowSparseNDArray:
+    def retain(self, *args: Any, **kwargs: Any) -> RowSparseNDArray:
         """The rows at given indices; see nd.sparse.retain."""
-        return functions._sparse_retain(self, *args, **kwargs)
+        rows: Any = functions._sparse_retain(self, *args, **kwargs)
+        return rows
 
     def _add_up(self, pairs, add: bool) -> None:
         """Sets this array to (or, if add, adds to it) the sum of rows: pairs of (row numbers,
@@ -367,8 +370,8 @@ class RowSparseNDArray(BaseSparseNDArray):
             sparse.append(self)
         total = row_sparse(self.shape, *added_up(self.shape, sparse)) if sparse else None
         if dense:
-            made = dense[0] if len(dense) == 1 else functions.add_n(*dense)
-            found = made if total is None else made + total
+            made: Any = dense[0] if len(dense) == 1 else functions.add_n(*dense)
+            found: Any = made if total is None else made + total
         else:
             found = functions.zeros_like(self) if total is None else total
         if found._spec is self._spec:
@@ -380,7 +383,7 @@ class RowSparseNDArray(BaseSparseNDArray):
 A = TypeVar("A", bound=BaseSparseNDArray)
 
 
-def sparse_array(s, parts: list) -> BaseSparseNDArray:
+def sparse_array(s: Any, parts: list) -> BaseSparseNDArray:
     """An array of a sparse Spec. parts: values and indices; the list is kept."""
     cls = CSRNDArray if s.stype == "csr" else RowSparseNDArray
     return _of_parts(cls, s, parts)
@@ -392,13 +395,13 @@ def _of_parts(cls: type[A], s: Spec, parts: list) -> A:
     return made
 
 
-def csr(shape, data: NDArray, indptr: NDArray, indices: NDArray) -> CSRNDArray:
+def csr(shape: Sequence[int], data: NDArray, indptr: NDArray, indices: NDArray) -> CSRNDArray:
     """A csr array from its parts, which are not checked."""
     s = spec(tuple(shape), data._spec.dtype, data._spec.device, stype="csr")
     return _of_parts(CSRNDArray, s, [data, indptr, indices])
 
 
-def row_sparse(shape, data: NDArray, indices: NDArray) -> RowSparseNDArray:
+def row_sparse(shape: Sequence[int], data: NDArray, indices: NDArray) -> RowSparseNDArray:
     """A row_sparse array from its parts, which are not checked."""
     s = spec(tuple(shape), data._spec.dtype, data._spec.device, stype="row_sparse")
     return _of_parts(RowSparseNDArray, s, [data, indices])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from ...engine import Context
 from ...engine.error import OperatorError
 from ...engine.location import PACKAGE
 from ...engine.recent import Recent
@@ -89,7 +90,13 @@ def output_stype(op: Operator, stypes: Sequence[str], attrs: dict) -> str:
 # ---- calls ---------------------------------------------------------------------------------------
 
 
-def call(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=None) -> Any:
+def call(
+    op: Operator,
+    inputs: Sequence[NDArray],
+    attrs: dict,
+    out: Any = None,
+    ctx: Context | None = None,
+) -> Any:
     """`invoke` if some inputs are sparse."""
     if _state.gradient and op.name in EQUAL_SHAPES and inputs[0].shape == inputs[1].shape:
         op = lookup(EQUAL_SHAPES[op.name])
@@ -168,10 +175,10 @@ class _Call:
     saved = unread = ()
     made = Recent(MAX_KEPT)
 
-    def __init__(self, op, attrs, out_specs):
+    def __init__(self, op: Any, attrs: Any, out_specs: Any):
         self.op, self.attrs, self.out_specs = op, attrs, out_specs
 
-    def eager_grads(self, node, dys, create_graph: bool):
+    def eager_grads(self, node: Any, dys: Any, create_graph: bool) -> Any:
         """Gradients by the operator's own `grad`, whose calls dispatch on storage types."""
         xs = [autograd.with_entry(a, e) for a, e in zip(node.inputs, node.entries)]
         ys = [autograd.with_entry(y, (node, i)) for i, y in node.saved.items()]

@@ -7,6 +7,8 @@ row-major order (csr), with one row of values per key.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...engine.error import InvalidIndex
@@ -25,7 +27,7 @@ def whole(array: NDArray) -> np.ndarray:
     return values_of(array).astype(np.int64).reshape(-1)
 
 
-def index_array(numbers, like: NDArray) -> NDArray:
+def index_array(numbers: Any, like: NDArray) -> NDArray:
     """An int64 array on the device of `like`."""
     return from_memory(np.ascontiguousarray(numbers, np.int64), like._spec.device)
 
@@ -38,12 +40,12 @@ def counts_of(indptr: np.ndarray) -> np.ndarray:
     return counts
 
 
-def rows_of(x) -> np.ndarray:
+def rows_of(x: Any) -> np.ndarray:
     """The row of each value of a csr array. Raises InvalidIndex."""
     return np.repeat(np.arange(x.shape[0]), counts_of(values_of(x._parts[1])))
 
 
-def places_of(x) -> np.ndarray:
+def places_of(x: Any) -> np.ndarray:
     """The column of each value (csr) or the stored rows. Raises InvalidIndex for positions outside
     the array."""
     indices, n = values_of(x._parts[-1]), x.shape[1 if x.stype == "csr" else 0]
@@ -56,14 +58,14 @@ def places_of(x) -> np.ndarray:
     return indices
 
 
-def keys_of(x) -> np.ndarray:
+def keys_of(x: Any) -> np.ndarray:
     """The position of each value: its element index (csr) or its row; ascending for valid arrays.
     Raises InvalidIndex for positions outside the array."""
     places = places_of(x)
     return rows_of(x) * x.shape[1] + places if x.stype == "csr" else places
 
 
-def sorted_keys(x) -> tuple[np.ndarray, NDArray]:
+def sorted_keys(x: Any) -> tuple[np.ndarray, NDArray]:
     """(keys in ascending order, values in that order): users may give unsorted columns."""
     keys = keys_of(x)
     if len(keys) < 2 or bool((keys[1:] > keys[:-1]).all()):
@@ -115,7 +117,7 @@ def scatter(values: NDArray, at: np.ndarray, n: int) -> NDArray:
     return invoke(lookup("_take_grad"), (values, index_array(at, values)), attrs)
 
 
-def broken_rule(x, full: bool) -> str | None:
+def broken_rule(x: Any, full: bool) -> str | None:
     """A description of what is wrong with an array's indices, or None."""
     data, indices = x._parts[0], values_of(x._parts[-1])
     if len(indices) != data.shape[0]:

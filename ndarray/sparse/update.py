@@ -3,6 +3,8 @@ the gradient (states have the weight's storage type), others change all rows."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...engine.error import InvalidType
@@ -35,7 +37,7 @@ def _dense_part(x, rows: np.ndarray):
     return x._parts[0], rows if len(found) == x.shape[0] else np.searchsorted(found, rows)
 
 
-def on_rows(name: str, attrs: dict, weight: NDArray, grad, *states: NDArray) -> NDArray:
+def on_rows(name: str, attrs: dict, weight: NDArray, grad: Any, *states: NDArray) -> NDArray:
     """Runs a dense update operator on the rows of a row_sparse gradient; weight and states are
     written in place. Returns weight."""
     op, rows = lookup(name), values_of(grad._parts[1])
@@ -58,7 +60,7 @@ def on_rows(name: str, attrs: dict, weight: NDArray, grad, *states: NDArray) -> 
     return weight
 
 
-def on_all(name: str, attrs: dict, weight: NDArray, grad, *states: NDArray) -> NDArray:
+def on_all(name: str, attrs: dict, weight: NDArray, grad: Any, *states: NDArray) -> NDArray:
     """Runs a dense update operator with the gradient made dense."""
     inputs = [x.tostype(DENSE) for x in (weight, grad, *states)]
     made = invoke(lookup(name), inputs, attrs)

@@ -35,7 +35,7 @@ def nodes(symbol):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_lists_are_records_and_apart(dtype):
+def test_amp_lists_are_disjoint_and_name_records(dtype):
     lists = [
         amp.list_lp16_ops(dtype),
         amp.list_fp32_ops(dtype),
@@ -80,7 +80,7 @@ def test_calls_cast_their_inputs(dtype):
     np.testing.assert_array_equal(low.astype("float32").asnumpy(), [[6, 6, 6, 6]])
 
 
-def test_whole_numbers_and_float64_stay():
+def test_integers_and_float64_are_not_cast():
     with amp.autocast():
         assert nd.sum(nd.array([1, 2], dtype="int32")).dtype == np.int32
         assert dense(nd.ones((1, 3), dtype="float32")).dtype == np.float16
@@ -159,7 +159,7 @@ def test_training_follows_float32(dtype):
     assert (eager != full).any()
 
 
-def test_the_loss_scale_leaves_no_trace_in_the_weights():
+def test_weights_do_not_depend_on_the_loss_scale():
     amp.init()
     np.testing.assert_allclose(train(True, scaled=True), train(True), rtol=1e-3)
 
@@ -231,7 +231,7 @@ def test_losses_without_a_head_gradient_are_scaled_by_their_parameter():
     np.testing.assert_allclose(x.grad.asnumpy(), [[-16 * e, 16 * e]], rtol=1e-5)
 
 
-def test_what_is_used_in_the_wrong_order_says_so():
+def test_amp_calls_in_the_wrong_order_raise():
     p = gluon.Parameter("w", shape=(2,))
     p.initialize()
     trainer = gluon.Trainer([p], "sgd")

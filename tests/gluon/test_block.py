@@ -143,7 +143,7 @@ def test_nested_inputs_and_outputs(train):
         net(x, [nd.ones((3, 3)), None])
 
 
-def test_a_leaked_symbol_names_its_attribute():
+def test_error_of_a_leaked_symbol_names_its_attribute():
     net = Nested()
     net.initialize()
     net.hybridize()
@@ -170,7 +170,7 @@ class Plain(nn.HybridBlock):
         return nd.concat(nd.relu(y), nd.relu(-y), dim=1).reshape((x.shape[0] * 4, -1))[:, 1:]
 
 
-def test_plain_forward_is_python_around_its_layers():
+def test_overridden_forward_runs_in_python_around_its_layers():
     mx.random.seed(1)  # some weights make every gradient cancel
     net = Plain()
     net.initialize()
@@ -217,7 +217,7 @@ def test_batch_norm_updates_its_statistics_once_a_step():
         np.testing.assert_allclose(layer.running_mean.data().asnumpy(), [1, 2])
 
 
-def test_check_finds_a_trace_that_froze_state():
+def test_check_reports_state_frozen_in_a_trace():
     class Counting(nn.HybridBlock):
         n = 0
 

@@ -1,13 +1,9 @@
 """Datasets, samplers and the loader: here, in threads, in processes; errors, deaths and
 reproducibility."""
 
-import gzip
-import importlib.util
 import os
 import random
 import signal
-import struct
-import tarfile
 import threading
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
@@ -29,16 +25,6 @@ from plait.gluon.data import (
 )
 from plait.gluon.data.dataloader import default_batchify_fn, default_mp_batchify_fn
 from plait.gluon.data.shared import Receiver, Sender
-from plait.gluon.data.vision import (
-    CIFAR10,
-    CIFAR100,
-    MNIST,
-    Digits,
-    FashionMNIST,
-    ImageFolderDataset,
-    ImageRecordDataset,
-)
-from plait.gluon.data.vision import datasets as vision_datasets
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 WAYS = {
@@ -80,7 +66,7 @@ def test_dataset_methods():
         len(Dataset())
 
 
-def test_transform_is_lazy_unless_told():
+def test_transform_is_lazy_by_default():
     seen = []
     data = SimpleDataset([1, 2]).transform(seen.append)
     assert seen == []
@@ -159,7 +145,7 @@ def test_shuffling_follows_the_seed():
 # ---- the loader ----------------------------------------------------------------------------------
 
 
-def test_batches_are_the_same_every_way(way):
+def test_batches_are_equal_with_threads_processes_and_none(way):
     batches = list(DataLoader(numbers(), 4, **way))
     assert [len(b) for b in batches] == [2, 2, 2]
     np.testing.assert_array_equal(batches[2][0].asnumpy(), [8, 9])
@@ -256,7 +242,7 @@ def fails_at_five(x, y):
     return x, y
 
 
-def test_an_error_of_the_dataset_arrives(way):
+def test_dataset_errors_reach_the_caller(way):
     loader = DataLoader(numbers().transform(fails_at_five), 2, **way)
     with pytest.raises(KeyError, match="five") as caught:
         list(loader)
@@ -271,7 +257,7 @@ def stops(x, y):
     raise StopIteration
 
 
-def test_stop_iteration_does_not_end_the_loop_in_silence(way):
+def test_stop_iteration_in_a_dataset_is_an_error(way):
     with pytest.raises(RuntimeError):
         list(DataLoader(numbers().transform(stops), 2, **way))
 
@@ -286,7 +272,7 @@ def raises_unpicklable(x, y):
     raise Unpicklable(1, 2)
 
 
-def test_an_error_that_cannot_travel_is_told_as_text():
+def test_unpicklable_worker_errors_are_reported_as_text():
     with pytest.raises(mx.MXNetError, match="a worker failed: .*Unpicklable: 1 and 2"):
         list(DataLoader(numbers().transform(raises_unpicklable), 2, num_workers=1))
 
@@ -297,7 +283,7 @@ def kills_itself(x, y):
     return x, y
 
 
-def test_a_dead_worker_is_an_error_not_a_hang():
+def test_a_killed_worker_is_an_error():
     loader = DataLoader(numbers().transform(kills_itself), 2, num_workers=2)
     with pytest.raises(mx.MXNetError, match="died by signal SIGKILL"):
         list(loader)
@@ -306,7 +292,7 @@ def test_a_dead_worker_is_an_error_not_a_hang():
 
 
 @pytest.mark.parametrize("n_workers", [1, 2])
-def test_a_dead_worker_whose_child_lives_is_an_error_not_a_hang(n_workers):
+def test_a_dead_worker_with_a_living_child_is_an_error(n_workers):
     """The child holds the worker's ends of all pipes: nothing at their other ends tells that the
     worker has died."""
     read, write = os.pipe()
@@ -394,7 +380,7 @@ def test_spawned_workers_need_a_dataset_that_can_be_pickled():
 
 
 @pytest.mark.parametrize("how", ["deleted", "killed"])
-def test_nothing_is_left_behind(how):
+def test_shared_memory_is_removed_at_the_end(how):
     loader = DataLoader(numbers(100), 2, num_workers=2)
     workers = loader._pool.workers if loader._pool else None
     assert workers is None  # processes start with the first epoch
@@ -414,7 +400,7 @@ def test_nothing_is_left_behind(how):
     assert not segments()
 
 
-def test_a_segment_of_a_worker_killed_before_it_sized_it_is_removed():
+def test_unsized_segment_of_a_killed_worker_is_removed():
     prefix = f"plait-test-{os.getpid()}-"
     shared_memory = Path("/dev/shm", f"{prefix}0")
     shared_memory.touch()
@@ -438,7 +424,7 @@ def test_workers_send_through_the_pipe_where_shared_memory_is_full(monkeypatch):
     assert array.asnumpy().tolist() == [0, 1, 2] and values.tolist() == [0, 1, 2, 3]
 
 
-def test_a_sender_killed_while_it_removes_its_segments_leaves_a_row_that_is_found(monkeypatch):
+def test_segments_of_a_sender_killed_during_removal_are_removed(monkeypatch):
     prefix = f"plait-test-{os.getpid()}-killed-"
     sender, removed = Sender(prefix), []
     for _ in range(3):
@@ -505,161 +491,3 @@ def test_auto_reload_starts_the_next_epoch():
 def test_loader_refuses(arguments, message):
     with pytest.raises(ValueError, match=message):
         DataLoader(numbers(), **arguments)
-
-
-# ---- data sets of images -------------------------------------------------------------------------
-
-
-def idx(array, code=8):
-    return (
-        struct.pack(f">BBBB{array.ndim}I", 0, 0, code, array.ndim, *array.shape) + array.tobytes()
-    )
-
-
-@pytest.fixture
-def fashion(tmp_path):
-    images = np.arange(6 * 4 * 5, dtype=np.uint8).reshape(6, 4, 5)
-    labels = np.array([3, 1, 4, 1, 5, 9], np.uint8)
-    for part in ("train", "t10k"):
-        (tmp_path / f"{part}-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(images)))
-        (tmp_path / f"{part}-labels-idx1-ubyte").write_bytes(idx(labels))
-    return tmp_path, images, labels
-
-
-@pytest.mark.parametrize("cls", [MNIST, FashionMNIST])
-@pytest.mark.parametrize("train", [True, False])
-def test_idx_files(fashion, cls, train):
-    root, images, labels = fashion
-    data = cls(root, train=train)
-    image, label = data[2]
-    assert len(data) == 6 and isinstance(image, mx.nd.NDArray) and image.dtype == np.uint8
-    assert label == 4 and label.dtype == np.int32
-    np.testing.assert_array_equal(image.asnumpy(), images[2][..., None])
-    x, y = next(iter(DataLoader(data, 6)))
-    assert x.shape == (6, 4, 5, 1) and y.dtype == np.int32
-    np.testing.assert_array_equal(y.asnumpy(), labels)
-    assert cls(root, transform=lambda x, y: y)[0] == 3
-
-
-def test_shared_folder_is_looked_at_after_root(fashion, monkeypatch, tmp_path_factory):
-    root, *_ = fashion
-    shared = tmp_path_factory.mktemp("shared")
-    (shared / "fashion-mnist").symlink_to(root)
-    monkeypatch.setattr(vision_datasets, "SHARED", shared)
-    empty = tmp_path_factory.mktemp("empty")
-    assert len(FashionMNIST(empty)) == 6
-    with pytest.raises(FileNotFoundError, match="MNIST: no file train-images-idx3-ubyte") as caught:
-        MNIST(empty)
-    assert str(empty) in str(caught.value) and str(shared / "mnist") in str(caught.value)
-
-
-def test_missing_fashion_mnist_says_how_to_get_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(vision_datasets, "SHARED", tmp_path / "none")
-    with pytest.raises(mx.MXNetError, match="fix: apt-get install dataset-fashion-mnist"):
-        FashionMNIST(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "damage, message",
-    [
-        (lambda b: b[:20], "gzip file is broken"),
-        (
-            lambda b: gzip.compress(gzip.decompress(b)[:-7]),
-            r"truncated: shape \(6, 4, 5\) needs 120 bytes of values, got 113",
-        ),
-        (lambda b: gzip.compress(b"hello"), "begins with 0, 0 and a type code"),
-        (
-            lambda b: gzip.compress(idx(np.zeros((5, 2, 2), np.uint8))),
-            r"images must be \(N, H, W\) and labels \(N,\)",
-        ),
-    ],
-)
-def test_broken_idx_files(fashion, damage, message):
-    root, *_ = fashion
-    path = root / "train-images-idx3-ubyte.gz"
-    path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(mx.MXNetError, match=message):
-        FashionMNIST(root)
-
-
-def test_cifar(tmp_path):
-    rows = np.random.default_rng(0).integers(0, 10, (4, 1 + 3072), dtype=np.uint8)
-    for i in range(1, 6):
-        (tmp_path / f"data_batch_{i}.bin").write_bytes(rows.tobytes())
-    data = CIFAR10(tmp_path)
-    assert len(data) == 20
-    np.testing.assert_array_equal(
-        data[1][0].asnumpy(), rows[1, 1:].reshape(3, 32, 32).transpose(1, 2, 0)
-    )
-    assert data[1][1] == rows[1, 0]
-    (tmp_path / "data_batch_3.bin").write_bytes(b"123")
-    with pytest.raises(mx.MXNetError, match="rows of 3073 bytes, got 3 bytes"):
-        CIFAR10(tmp_path)
-    with pytest.raises(FileNotFoundError, match="no file test_batch.bin or cifar-10-binary.tar.gz"):
-        CIFAR10(tmp_path, train=False)
-
-
-def test_cifar100_from_its_archive(tmp_path):
-    rows = np.random.default_rng(0).integers(0, 100, (3, 2 + 3072), dtype=np.uint8)
-    (tmp_path / "test.bin").write_bytes(rows.tobytes())
-    with tarfile.open(tmp_path / "cifar-100-binary.tar.gz", "w:gz") as archive:
-        archive.add(tmp_path / "test.bin", "cifar-100-binary/test.bin")
-    (tmp_path / "test.bin").unlink()
-    assert [CIFAR100(tmp_path, fine, train=False)[2][1] for fine in (False, True)] == rows[
-        2, :2
-    ].tolist()
-
-
-def test_digits():
-    if importlib.util.find_spec("sklearn") is None:  # importing it takes seconds
-        pytest.skip("needs scikit-learn's file")
-    train, test = Digits(), Digits(train=False)
-    assert (len(train), len(test)) == (1437, 360)
-    image, label = train[0]
-    assert image.shape == (8, 8, 1) and image.dtype == np.uint8 and label == 1
-    # every fifth of 0, 1, 2, 3, 4, 5, ...
-    assert [test[i][1] for i in range(2)] == [0, 5]
-    assert max(int(train[i][0].asnumpy().max()) for i in range(10)) == 255
-    counts = np.bincount(np.concatenate([train._label, test._label]))
-    assert counts.tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
-    values = np.rint(np.concatenate([train._data, test._data]) * (16 / 255.0))
-    assert values.sum() == 561718  # of load_digits().data
-
-
-def test_digits_missing(tmp_path):
-    with pytest.raises(
-        FileNotFoundError, match="no file digits.csv.*\n  fix: pip install scikit-learn"
-    ):
-        Digits(root=tmp_path)
-    (tmp_path / "digits.csv").write_text("1,2,3\n")
-    with pytest.raises(mx.MXNetError, match="rows of 64 values and a label"):
-        Digits(root=tmp_path)
-
-
-def test_image_folder(tmp_path):
-    image = pytest.importorskip("PIL.Image")
-    for name, value in (("cat", 10), ("dog", 200)):
-        (tmp_path / name).mkdir()
-        image.fromarray(np.full((3, 4, 3), value, np.uint8)).save(tmp_path / name / "a.png")
-    data = ImageFolderDataset(tmp_path)
-    assert data.synsets == ["cat", "dog"] and len(data) == 2
-    x, label = data[1]
-    assert label == 1 and x.shape == (3, 4, 3) and int(x.asnumpy()[0, 0, 0]) == 200
-    assert ImageFolderDataset(tmp_path, flag=0)[0][0].shape == (3, 4, 1)
-    (tmp_path / "dog" / "notes.txt").write_text("x")
-    with pytest.warns(UserWarning, match="notes.txt: its name must end with"):
-        assert len(ImageFolderDataset(tmp_path)) == 2
-
-
-def test_image_records(tmp_path):
-    pytest.importorskip("PIL")
-    from plait.data import recordio
-
-    image = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
-    with recordio.MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "w") as out:
-        out.write_idx(
-            0, recordio.pack_img(recordio.IRHeader(0, 3.0, 0, 0), image[..., ::-1], 3, ".png")
-        )
-    x, label = ImageRecordDataset(tmp_path / "a.rec")[0]
-    np.testing.assert_array_equal(x.asnumpy(), image)
-    assert label == 3.0

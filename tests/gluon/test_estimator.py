@@ -109,7 +109,7 @@ def test_batches_and_validation_between_them():
     assert "with 2 epochs" in e.log.lines[-1]
 
 
-def test_two_devices_train_as_one():
+def test_two_devices_train_like_one():
     one, two = make(), make(context=[mx.cpu(0), mx.cpu(1)])
     for e in (one, two):
         e.fit(loader(), epochs=2)
@@ -230,7 +230,7 @@ def test_resume_by_batches(tmp_path):
         )
 
 
-def test_old_checkpoints_go_and_only_they(tmp_path):
+def test_only_old_checkpoints_are_removed(tmp_path):
     """epoch1 is the beginning of the name epoch10."""
     e = make()
     e.fit(loader(32), epochs=12, event_handlers=est.CheckpointHandler(str(tmp_path)))
@@ -260,7 +260,7 @@ def test_strange_files_among_checkpoints(tmp_path):
         make().fit(loader(), epochs=1, event_handlers=handler)
 
 
-def test_a_block_that_is_no_graph_has_no_symbol(tmp_path):
+def test_checkpoint_of_a_block_without_graph_has_no_symbol(tmp_path):
     e = make(hybridize=False)
     e.fit(loader(), batches=1, event_handlers=est.CheckpointHandler(str(tmp_path)))
     assert any("is not saved, please use HybridBlock" in line for line in e.log.lines)
@@ -294,7 +294,7 @@ def test_auto_mode_follows_the_metric():
         est.EarlyStoppingHandler(accuracy, mode="nosuch")
 
 
-def test_a_metric_that_nobody_updates():
+def test_metric_without_updates_warns():
     e = make()
     with pytest.warns(RuntimeWarning, match="loss is not updated"):
         e.fit(loader(), epochs=1, event_handlers=est.EarlyStoppingHandler(metrics.Loss()))
@@ -396,7 +396,7 @@ def test_another_net_and_loss_for_validation():
     assert e.val_metrics[1].get()[1] == pytest.approx(2 * np.log(2), rel=1e-5)
 
 
-def test_batch_processor_of_ones_own():
+def test_custom_batch_processor():
     class Halves(est.BatchProcessor):
         def fit_batch(self, estimator, batch, batch_axis=0):
             return super().fit_batch(estimator, (batch[0][:4], batch[1][:4]), batch_axis)

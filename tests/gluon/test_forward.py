@@ -56,7 +56,7 @@ def values(net, scaled):
     return found
 
 
-def test_its_python_runs_at_every_call():
+def test_overridden_forward_runs_at_every_call():
     net = ready(Scaled())
     assert values(net, net) == [2, 4, 6]
     assert net.calls == 3
@@ -66,7 +66,7 @@ def test_its_python_runs_at_every_call():
     assert net.weight.grad().asnumpy().tolist() == [[3, 3]]
 
 
-def test_a_traced_parent_calls_it_once():
+def test_traced_parent_calls_overridden_forward_once():
     net = ready(Parent(Scaled()))
     assert values(net, net.child) == [2, 2, 2]
     assert net.child.calls == 1
@@ -85,7 +85,7 @@ def test_a_parent_with_python_calls_its_children_as_graphs():
         outer(X)
 
 
-def test_an_instance_may_override_it():
+def test_forward_can_be_overridden_on_an_instance():
     net = nn.Dense(1, weight_initializer="ones")
     scale, forward = [2], net.forward
     net.forward = lambda x: forward(x) * scale[0]
@@ -95,7 +95,7 @@ def test_an_instance_may_override_it():
     assert net(X).asscalar() == 10
 
 
-def test_the_graph_is_what_forward_received(tmp_path):
+def test_graph_inputs_are_what_forward_received(tmp_path):
     net = ready(Scaled())
     net(X)
     net.export(str(tmp_path / "net"))

@@ -23,7 +23,7 @@ def test_heads_are_cast():
     )
 
 
-def test_noise_of_float32_does_not_fail_a_good_operator():
+def test_gradient_check_tolerates_float32_noise():
     """A float32 sum of all outputs is too coarse for the change that one element makes."""
     rng = np.random.RandomState(0)
     location = {"x": rng.randn(200, 2) + 30, "f_weight": rng.rand(4, 2), "f_bias": rng.randn(4)}

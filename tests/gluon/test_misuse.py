@@ -144,7 +144,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_misuse(name, folder):
+def test_misuse_raises_documented_errors(name, folder):
     call, text = CALLS[name]
     with pytest.raises(mx.MXNetError, match=text):
         call(folder)
@@ -160,7 +160,7 @@ def test_misuse(name, folder):
         b'{"format": "plait-optimizer-states-1", "states": [], "optimizer": {"class": "SGD"}}',
     ],
 )
-def test_damaged_optimizer_states_are_told_and_change_nothing(text, tmp_path):
+def test_damaged_optimizer_states_raise_and_change_nothing(text, tmp_path):
     nd.save(str(tmp_path / "a"), {"__meta__": nd.array(np.frombuffer(text, np.uint8), dtype="u1")})
     trainer = gluon.Trainer(dense().collect_params(), "sgd")
     with pytest.raises(mx.MXNetError, match="damaged"):

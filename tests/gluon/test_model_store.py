@@ -52,7 +52,7 @@ def test_missing_files_say_where_they_belong(home):
     assert "fix: put MXNet's file resnet18_v1-a0666292.params there" in str(raised.value)
 
 
-def test_a_repository_of_ones_own(home, tmp_path, monkeypatch):
+def test_custom_model_repository(home, tmp_path, monkeypatch):
     net = nn.Dense(2, in_units=3)
     net.initialize()
     net.save_parameters(str(tmp_path / "p"))

@@ -101,7 +101,7 @@ def within(seconds, fn):
 
 @pytest.mark.parametrize("hybridize", [False, True])
 @pytest.mark.parametrize("at_once", [False, True])
-def test_a_sum_is_made_while_backward_runs(at_once, hybridize):
+def test_sums_of_gradients_overlap_with_backward(at_once, hybridize):
     net = network(hybridize=hybridize)
     trainer = trainer_of(net, update_on_kvstore=False)
     backward(net, at_once)
@@ -117,7 +117,7 @@ def test_a_sum_is_made_while_backward_runs(at_once, hybridize):
 @pytest.mark.parametrize(
     "arguments", [{}, {"update_on_kvstore": False}, {"kvstore": "local"}, {"kvstore": "teststore"}]
 )
-def test_the_results_are_those_of_waiting_between(arguments, monkeypatch):
+def test_results_equal_those_without_overlap(arguments, monkeypatch):
     monkeypatch.setenv("PLAIT_TIER", "0")  # compiled programs round differently
     gate.set()
     found = []
@@ -136,7 +136,7 @@ def test_the_results_are_those_of_waiting_between(arguments, monkeypatch):
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_failure_in_the_middle_poisons_what_was_not_made():
+def test_failed_backward_poisons_gradients_not_yet_computed():
     Gate.fails = True
     net = network()
     trainer = trainer_of(net, update_on_kvstore=False)
@@ -163,7 +163,7 @@ def test_heads_of_two_devices_that_share_a_variable_are_one_graph():
     assert w.grad.asnumpy().tolist() == [5.0, 5.0]
 
 
-def test_of_sums_that_can_be_made_the_one_with_the_highest_priority_comes_first():
+def test_ready_sums_run_in_order_of_priority():
     kv = mx.kv.create("device")
     kv.init([0, 1, 2], [nd.zeros((2, 5000))] * 3)
     arrays = [[nd.ones((2, 5000), c) for c in BOTH] for _ in range(3)]

@@ -99,7 +99,7 @@ def test_backward_runs_where_forward_ran(hybridize, tier):
 
 
 @pytest.mark.parametrize("hybridize", [False, True])
-def test_the_lanes_of_both_devices_work(hybridize):
+def test_both_devices_run_operations(hybridize):
     net = network(ONE, TWO, hybridize)
     with autograd.record():
         loss = net(nd.array(np.tile(X, (4000, 1)))).sum()
@@ -144,7 +144,7 @@ def deep_gradients(hybridize, n_batches=4):
 
 
 @pytest.mark.parametrize("hybridize", [False, True])
-def test_what_the_other_device_waits_for_comes_first(hybridize, monkeypatch):
+def test_values_for_the_other_device_are_computed_first(hybridize, monkeypatch):
     """Within a micro-batch the gradient that leaves the device is there before any weight's is
     begun: the stage below starts then. Only the order differs."""
     made, program = deep_gradients(hybridize)
@@ -270,7 +270,7 @@ def test_inputs_on_two_devices_need_a_copy(hybridize):
     assert "fix: x.as_in_context(" in str(found.value)
 
 
-def test_a_parameter_that_is_not_there(capfd):
+def test_parameter_missing_on_a_device_raises(capfd):
     net = network(ONE, TWO, hybridize=True)
     net.high.collect_params().reset_ctx(ONE)
     with pytest.raises(mx.MXNetError, match=r"not initialized on context cpu\(1\)"):
@@ -320,7 +320,7 @@ def test_zero_grad_on_every_device():
     assert [g.asnumpy().tolist() for g in p.list_grad()] == [[0, 0]] * 3
 
 
-def test_what_has_no_inputs_is_made_where_asked():
+def test_operators_without_inputs_run_on_the_given_device():
     there = nd.ones((2,), ctx=TWO)
     make = nd._internal
     for text in (TWO, "cpu(1)"):
@@ -398,7 +398,7 @@ class WhereProp(mx.operator.CustomOpProp):
         return Where(ctx.device_id)
 
 
-def test_an_operator_that_was_made_for_a_device_serves_there():
+def test_operator_made_for_a_device_runs_there():
     run = nd.CachedOp(mx.sym.Custom(mx.sym.var("x"), op_type="made_for_a_device"))
     for device in (ONE, TWO, ONE):
         y = run(nd.zeros((2,), ctx=device))
@@ -419,7 +419,7 @@ def test_a_shared_executor_of_another_device_shares_nothing():
 
 
 @pytest.mark.parametrize("hybridize", [False, True])
-def test_micro_batches_of_one_backward_have_programs_of_their_own(hybridize):
+def test_micro_batches_of_one_backward_have_separate_programs(hybridize):
     """So that the stages of different micro-batches may overlap, although their gradients are one
     sum."""
     backward._programs.clear()
@@ -541,7 +541,7 @@ def test_bodies_of_control_flow_stay_on_their_device(how, copy):
     assert out.asnumpy().tolist() == want.tolist() and np.abs(x.grad.asnumpy()).sum() > 0
 
 
-def test_each_weight_counts_its_updates_whatever_is_updated_with_it():
+def test_update_counts_are_kept_per_weight():
     """Adam's fourth step of the second stage, after one that had no gradient for the first."""
     weights = [gluon.Parameter(n, shape=(1,), init="ones") for n in ("one", "two")]
     for w, device in zip(weights, (ONE, TWO)):

@@ -58,7 +58,7 @@ def test_memory_by_use():
     assert str(report).splitlines()[1].split() == ["parameters", "232", "B", "232", "B"]
 
 
-def test_a_report_of_a_block_that_learns_nothing():
+def test_report_of_a_block_without_gradients():
     report = net_of(nn.Flatten()).memory_report(nd.ones((3, 4)))
     assert report.training == {} and report.inference["parameters"] == 0
 
@@ -70,7 +70,7 @@ def test_a_report_runs_nothing():
     assert engine.stats()["pending"] >= 0 and not net.hybrid_report().rows
 
 
-def test_lines_tell_why_something_was_compiled(monkeypatch, capsys):
+def test_log_lines_say_why_a_program_was_compiled(monkeypatch, capsys):
     monkeypatch.setenv("PLAIT_LOG", "hybridize")
     net = net_of(nn.Dense(2, in_units=4))
     net(nd.ones((3, 4)))
@@ -99,7 +99,7 @@ def test_the_setting_takes_known_topics_only(monkeypatch):
         log.wants("hybridize")
 
 
-def test_sizes_for_people():
+def test_sizes_are_printed_in_units():
     assert [log.size(n) for n in (0, 999, 1500, 2.5e6, 3e9)] == [
         "0 B",
         "999 B",
@@ -187,7 +187,7 @@ def test_shapes_of_recurrent_layers_follow_from_a_call():
     assert layer.l0_i2h_weight.shape == (24, 3)
 
 
-def test_what_is_not_initialized_is_not_exported(tmp_path):
+def test_export_needs_initialized_parameters(tmp_path):
     net = symbol_block()
     net.initialize()
     with pytest.raises(mx.MXNetError, match="has not been initialized"):

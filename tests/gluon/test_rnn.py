@@ -115,7 +115,7 @@ def test_projection():
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
-def test_sequence_length_is_as_running_each_sequence_alone(bidirectional):
+def test_sequence_length_equals_running_each_sequence_alone(bidirectional):
     layer = rnn.LSTM(3, bidirectional=bidirectional, use_sequence_length=True, prefix="a_")
     layer.initialize()
     lengths = [2, 4]
@@ -256,7 +256,7 @@ def test_cells_compute_what_mxnet_computes(name, valid, hybridize):
         close(step, FIXTURE[f"{key}_y"][:, t])
 
 
-def test_stepping_is_unrolling():
+def test_stepping_equals_unrolling():
     cell = ready(CELLS["lstm_cell"]())
     x = nd.array(X)
     want, want_states = cell.unroll(4, x, layout="TNC")

@@ -79,7 +79,7 @@ def trained(optimizer, options, sparse, hybrid, steps=4, ctx=None):
         ("rmsprop", {"learning_rate": 0.1}),
     ],
 )
-def test_training_with_a_sparse_gradient_is_training(optimizer, options, hybrid):
+def test_sparse_gradient_training_equals_dense_training(optimizer, options, hybrid):
     """Without laziness (adagrad without decay is not lazy in effect) both give the same weights."""
     dense = trained(optimizer, options, False, False)[0]
     weight, x = trained(optimizer, options, True, hybrid)
@@ -88,7 +88,7 @@ def test_training_with_a_sparse_gradient_is_training(optimizer, options, hybrid)
     np.testing.assert_allclose(weight.data().asnumpy(), dense.data().asnumpy(), atol=1e-4)
 
 
-def test_lazy_training_leaves_other_rows_alone():
+def test_lazy_updates_do_not_change_other_rows():
     options = {"learning_rate": 0.5, "momentum": 0.9, "wd": 0.5}
     weight = trained("sgd", options, True, True)[0]
     before = np.random.RandomState(3).randn(50, 4)

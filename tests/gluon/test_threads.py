@@ -53,7 +53,7 @@ class Twice:
         (mx.cpu(1), mx.current_context),
     ],
 )
-def test_a_scope_gives_each_thread_back_what_it_had(scope, current):
+def test_scopes_restore_each_threads_state(scope, current):
     twice = Twice(scope, current)
 
     def other():
@@ -67,7 +67,7 @@ def test_a_scope_gives_each_thread_back_what_it_had(scope, current):
     assert twice.kept == [True, True]
 
 
-def test_threads_call_a_block_while_it_is_hybridized_anew():
+def test_threads_call_a_block_during_hybridize():
     net = nn.HybridSequential()
     inner = nn.HybridSequential()
     inner.add(nn.Dense(5, activation="tanh"))

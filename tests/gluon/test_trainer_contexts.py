@@ -87,7 +87,7 @@ def test_store_object_is_used_for_one_device_too():
     assert trainer_of(net)._kvstore is None
 
 
-def test_without_a_store_devices_go_apart():
+def test_without_a_store_devices_diverge():
     net = network(BOTH)
     train(net, trainer_of(net, kvstore=None), BOTH)
     a, b = net[0].weight.list_data()
@@ -158,7 +158,7 @@ def test_errors():
         trainer_of(net).step(1)
 
 
-def test_running_statistics_stay_apart_and_are_saved_as_their_mean(tmp_path):
+def test_running_statistics_are_per_device_and_saved_as_mean(tmp_path):
     net = network(BOTH, norm=True)
     train(net, trainer_of(net), BOTH, epochs=1)
     mean = net[2].running_mean

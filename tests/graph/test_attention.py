@@ -83,7 +83,7 @@ def test_packed_projection(batch, seq, n_heads, dim):
     assert not {"transpose", "SliceChannel", "batch_dot", "softmax", "Concat"} & set(operators)
 
 
-def test_other_lengths_and_values_apart():
+def test_attention_with_other_lengths_and_value_sizes():
     q, k, values = v("q", (4, 9, 8)), v("k", (4, 300, 8)), v("v", (4, 300, 5))
     y = F.batch_dot(F.softmax(F.batch_dot(q, k, transpose_b=True) * 0.3), values)
     arrays = [draw(t.shape, i) for i, t in enumerate((q, k, values))]
@@ -140,7 +140,7 @@ def test_lengths(dtype):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_not_a_number_spreads_as_unfused(bad):
+def test_nan_propagates_as_unfused(bad):
     x = v("x", (1, 5, 3 * 4))
     for place in ((0, 2, 1), (0, 2, 5), (0, 2, 9)):  # in q, k, v
         values = draw(x.shape)
@@ -160,7 +160,7 @@ def product(q, k, values, soft=F.softmax, **kw):
     return F.batch_dot(soft(F.batch_dot(q, k, transpose_b=True), **kw), values)
 
 
-def test_what_is_left_alone():
+def test_unsupported_attention_is_not_fused():
     three = [(2, 3, 4)] * 3
     square = [(2, 3, 3)] * 3
     assert not kept(product, *three)
@@ -341,7 +341,7 @@ def test_masked_keys_are_left_out(kind, far):
     same(plain, fused)
 
 
-def test_what_is_not_a_number_counts_though_it_is_masked():
+def test_masked_nan_still_propagates():
     x, mask = v("x", (1, 40, 3 * 4)), v("mask", (1, 40, 40))
     values = np.triu(np.full((1, 40, 40), -np.inf, "float32"), 1)
     for part in range(3):  # of q, k and v
@@ -425,7 +425,7 @@ def test_interleaved_projections(own, masked):
     assert "transpose" not in operators or masked == "add"
 
 
-def test_interleaved_scores_that_others_read_stay():
+def test_interleaved_scores_with_other_readers_are_kept():
     x = v("qkv", (5, 2, 24))
     s = F._contrib_interleaved_matmul_selfatt_qk(x, heads=2)
     y = F._contrib_interleaved_matmul_selfatt_valatt(x, p := F.softmax(s), heads=2)

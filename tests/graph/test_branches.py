@@ -35,12 +35,12 @@ def _towers(n_towers: int, depth: int, shape=(8, 8)):
     return [F.add_n(*tops)], [x]
 
 
-def test_little_work_is_not_split():
+def test_small_branches_are_not_split():
     outputs, given_ = _towers(2, 1)
     assert program._Assignment(outputs, given_, cpu(), 2, 0).ends == []
 
 
-def test_towers_that_run_at_once_give_the_same_bits(eager_to_split):
+def test_parallel_branches_give_the_same_bits(eager_to_split):
     outputs, given_ = _towers(4, 40, (32, 32))
     split = program._assemble(outputs, given_, cpu(), "split", 2)
     plain = program._assemble(outputs, given_, cpu(), "plain", 1)

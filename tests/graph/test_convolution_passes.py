@@ -214,7 +214,7 @@ def test_direct_kernel(kernel, stride, pad, dilate, channels, size, monkeypatch)
         assert kernel_of_conv(outputs, v) == "plk_conv_blocked_run"
 
 
-def test_padding_that_dwarfs_the_image_is_not_copied(monkeypatch):
+def test_large_padding_is_not_copied(monkeypatch):
     choose(monkeypatch, False)
     v = given(x=(1, 64, 9, 9), w=(16, 64, 3, 3))
     for reach in (2, 60):
@@ -327,13 +327,13 @@ def test_groups_of_one_array_are_activations(act, add, weight, attrs):
         lambda y: y * F.sigmoid(y) * np.nan,
     ],
 )
-def test_numbers_that_no_text_holds_stay_where_they_are(act):
+def test_scalars_without_literals_are_not_inlined(act):
     v = given(x=(2, 16, 9, 7), w=(16, 16, 3, 3))
     _, got, want = both([act(conv(v))], v, stable=("w",))
     assert_same(got, want)
 
 
-def test_groups_that_are_no_activations_stay():
+def test_other_groups_are_not_activations():
     """What else reads the convolution, other arrays, sums, and results of another shape."""
     v = given(x=(2, 16, 9, 7), w=(16, 16, 3, 3), a=(2, 16, 7, 5))
     y = conv(v)

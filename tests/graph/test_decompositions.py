@@ -33,7 +33,7 @@ def test_a_program_runs_the_body(dtype):
     np.testing.assert_allclose(y.asnumpy(), want, rtol=2e-3 if dtype == "float16" else 1e-5)
 
 
-def test_the_reference_stays_where_a_body_has_no_kernels():
+def test_decomposition_without_kernels_runs_the_reference():
     """Windows of several sizes; products in float64."""
     t = Type((1, 2, 5, 6))
     assert names(program_of("_contrib_AdaptiveAvgPooling2D", t, output_size=(2, 4))) == [

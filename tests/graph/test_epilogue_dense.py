@@ -113,14 +113,14 @@ def test_training_equals_tier_0(act, rows):
         np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-4, atol=3e-6 * scale)
 
 
-def test_other_types_stay():
+def test_other_dtypes_are_not_rewritten():
     x = variable("x", Type((3, 4), "float64"))
     y = F.relu(F.dot(x, x, transpose_b=True))
     assert len(lower([y], [x], cpu(0), tier=1).ops) == 2
     assert all(n.op is None or n.op.name != "_dense" for n in topological([y]))
 
 
-def test_a_number_of_the_tape_is_no_scale_of_a_kernel():
+def test_run_time_scalars_are_not_folded_into_scales():
     """Backward of x * 0.3 before a dense layer: 0.3 is an input of the program. Tier 1 failed to
     compile."""
     x, w = np.random.default_rng(1).normal(size=(2, 4, 4))

@@ -270,7 +270,7 @@ def test_constants_are_made_inside():
     assert names(made) == ["_fused"] and len(group.inputs) == 1
 
 
-def test_memory_that_is_written_stays_where_it_is():
+def test_in_place_operators_are_not_fused():
     m, g = x_(4, name="m"), x_(4, name="g")
     before = F.tanh(m * 2.0)
     written = F.sgd_update(m, g * 2.0 + 1.0, lr=0.1)
@@ -282,7 +282,7 @@ def test_memory_that_is_written_stays_where_it_is():
         np.testing.assert_allclose(got.asnumpy(), w, rtol=1e-6)
 
 
-def test_groups_that_do_not_compile_stay_unfused(monkeypatch):
+def test_groups_that_fail_to_compile_run_unfused(monkeypatch):
     here = backend.of(cpu())
     refuse = here.fusion._replace(prepare=lambda groups, device: [False] * len(groups))
     monkeypatch.setattr(here, "fusion", refuse)
@@ -313,7 +313,7 @@ def test_long_graphs_take_linear_time():
     assert isinstance(made[0], Value)
 
 
-def test_what_lends_its_shape_is_no_input_of_a_group():
+def test_shape_only_inputs_are_not_inputs_of_a_group():
     x, like = x_(30, 7), x_(15, 2, 4, name="like")
     view = F.reshape_like(F.square(x), like, lhs_begin=0, lhs_end=1, rhs_begin=0, rhs_end=2)
     outputs = [F.tanh(view * 2)]

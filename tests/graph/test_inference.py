@@ -124,7 +124,7 @@ def test_shapes_do_not_look_at_dtypes():
         s.simple_bind(mx.cpu(), type_dict={"x": "float32"}, x=(3, 2))
 
 
-def test_what_is_given_comes_before_what_is_declared():
+def test_given_shapes_override_declared_ones():
     data = sym.var("data", shape=(1, 3))
     s = sym.FullyConnected(data, num_hidden=2)
     assert s.infer_shape(data=(4, 5))[1] == [(4, 2)]

@@ -24,7 +24,7 @@ def head(shape, axis, pick_axis):
 
 
 @pytest.mark.parametrize("shape", [(7, 10), (3, 5000), (2, 3, 33), (1, 1)])
-def test_joined_equals_apart(shape):
+def test_fused_equals_unfused_loss(shape):
     out, variables = head(shape, -1, len(shape) - 1)
     names = [n.op.name for n in topological(loss_head([out])) if n.op]
     assert names == ["_pick_log_softmax_grad"]
@@ -40,7 +40,7 @@ def test_joined_equals_apart(shape):
     np.testing.assert_allclose(results[1], results[0], rtol=1e-6, atol=1e-7)
 
 
-def test_other_axis_stays():
+def test_loss_over_another_axis_is_not_fused():
     out, _ = head((4, 4), 0, 1)
     names = [n.op.name for n in topological(loss_head([out])) if n.op]
     assert names == ["_pick_grad", "_log_softmax_grad"]

@@ -219,7 +219,7 @@ def test_channels_last():
     assert names == [FUSED, GRAD]
 
 
-def test_not_a_number_passes_as_before():
+def test_nan_propagates_as_before():
     x, *params, other = given((2, 3, 40), *[(3,)] * 4, (2, 3, 40))
     arrays = [np.random.RandomState(i).rand(*v.shape) for i, v in enumerate([x, *params, other])]
     arrays[5][0, 1, 7], arrays[5][0, 2, 3], arrays[5][1, 0, 39] = np.nan, np.inf, -np.inf
@@ -227,7 +227,7 @@ def test_not_a_number_passes_as_before():
     both([y], [x, *params, other], arrays)
 
 
-def test_what_others_read_stays():
+def test_values_with_other_readers_are_kept():
     x, *params = given((2, 3, 4), *[(3,)] * 4)
     y, mean, _ = F.BatchNorm(x, *params, output_mean_var=True)
     z = norm(x, *params)

@@ -21,7 +21,7 @@ def knows(ours, theirs):
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda g: f"{g[0].strip()}-{bool(g[2])}")
-def test_what_mxnet_knows_is_known_and_all_is_true(group):
+def test_partial_shapes_include_mxnets_and_are_correct(group):
     expression, shapes, like, truth, answers = group
     symbol = build(mx, expression, shapes, like)
     for given, theirs in answers:

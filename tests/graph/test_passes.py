@@ -93,7 +93,7 @@ def test_cutting_at_known_values_keeps_every_bit(graph, data):
 # ---- dead code -----------------------------------------------------------------------------------
 
 
-def test_live_stops_at_given_values_and_asks_for_variables():
+def test_live_nodes_stop_at_given_values():
     x = x_()
     y = F.tanh(x)
     z = F.exp(y)
@@ -131,7 +131,7 @@ def test_common_merges_equal_nodes_only():
     assert names(made).count("tanh") == 2
 
 
-def test_common_tells_the_zeros_apart():
+def test_cse_distinguishes_signed_zeros():
     x = x_()
     made = common([F._plus_scalar(x, scalar=0.0), F._plus_scalar(x, scalar=-0.0)])
     assert made[0] != made[1]
@@ -171,7 +171,7 @@ def test_a_source_that_is_an_output_is_filled_not_copied():
     assert [op.name for op in program.ops] == ["_zeros"] and not program.constants
 
 
-def test_programs_with_constants_run_again_and_again():
+def test_programs_with_constants_run_repeatedly():
     x = x_()
     program = lower([F.broadcast_add(x, F.exp(F._arange(start=3)))], [x], cpu())
     for i in range(3):
@@ -342,7 +342,7 @@ def test_effects():
     ]
 
 
-def test_the_gradient_of_alike_nodes_is_written_down_once(monkeypatch):
+def test_gradient_rule_runs_once_for_equal_nodes(monkeypatch):
     asked = []
     op = lookup("tanh")
     original = op.grad
@@ -387,7 +387,7 @@ def test_only_values_make_graphs():
 # ---- what a node is not --------------------------------------------------------------------------
 
 
-def test_a_node_says_what_it_lacks():
+def test_variables_and_untyped_nodes_raise_clear_errors():
     relu = lookup("relu")
     x = variable("x")
     y = Node(relu, {}, (x,), "y")

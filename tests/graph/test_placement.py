@@ -45,7 +45,7 @@ def test_same_results_as_one_device(grad_req):
     np.testing.assert_allclose(*outs, rtol=1e-5)
 
 
-def test_arrays_lie_where_they_are_used():
+def test_arrays_are_placed_where_they_are_used():
     executor = network().simple_bind(mx.cpu(0), data=(4, 5), group2ctx=GROUPS)
     devices = {name: a.context for name, a in executor.arg_dict.items()}
     assert devices.pop("fc2_weight") == devices.pop("fc3_bias") == mx.cpu(2)
@@ -55,7 +55,7 @@ def test_arrays_lie_where_they_are_used():
     assert executor.grad_dict["fc2_weight"].context == mx.cpu(2)
 
 
-def test_given_arrays_may_lie_elsewhere():
+def test_given_arrays_may_be_on_other_devices():
     plain = filled(network().simple_bind(mx.cpu(0), data=(4, 5)))
     expected = results(plain, 1)
     again = filled(network().simple_bind(mx.cpu(0), data=(4, 5)))

@@ -54,7 +54,7 @@ def test_another_array_is_seen_even_at_the_same_address():
         del w
 
 
-def test_memory_shown_to_numpy_is_read_every_time():
+def test_memory_shared_with_numpy_is_reread():
     program, x, w = _program(), nd.ones((2, 3)), nd.ones((2, 3))
     _expect(program, x, w)
     shown = np.from_dlpack(w)

@@ -140,7 +140,7 @@ def test_joined_arrays_are_made_in_place(random):
             assert dags.bits(a) == dags.bits(b)
 
 
-def test_what_is_joined_needs_no_memory_of_its_own():
+def test_joined_arrays_need_no_own_memory():
     """naive_bytes counts every array that has its own; a row is 64 bytes."""
     x = variable("x", Type((2, 16)))
     bytes_of = lambda *outputs: lower(outputs, [x], cpu()).naive_bytes
@@ -293,7 +293,7 @@ def test_lowering_needs_every_variable():
         lower([F.broadcast_add(x, y)], [x], cpu())
 
 
-def test_nothing_is_left_of_a_graph():
+def test_graphs_are_freed():
     x, y = chain(10)
     nodes = [weakref.ref(n) for n in live([y], [x])]
     lower([y], [x], cpu())

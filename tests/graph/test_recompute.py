@@ -94,7 +94,7 @@ def test_a_symbol_block_recomputes(how):
         np.testing.assert_array_equal(a, b)
 
 
-def test_what_recompute_can_be():
+def test_recompute_accepts_documented_values():
     for wrong in ("all", -1, 1.5, [1]):
         with pytest.raises(ValueError, match="recompute must be"):
             deep(1).hybridize(recompute=wrong)
@@ -109,7 +109,7 @@ def x_(shape, name="x"):
     return variable(name, F._zeros(shape=shape).type)
 
 
-def test_what_costs_nothing_is_not_kept():
+def test_free_values_are_not_stored():
     x, w = x_((4, 3)), x_((5, 3), "w")
     y = F.FullyConnected(x, w, no_bias=True, num_hidden=5)
     z = F.square(F._plus_scalar(y, scalar=1.0))  # its gradient reads y + 1

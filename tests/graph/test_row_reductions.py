@@ -108,7 +108,7 @@ def test_masks_broadcast(mask):
     assert names(check(outputs, [x, m], [draw(x.shape, 0), draw(mask, 1)])) == ["_fused"]
 
 
-def test_rows_without_a_key_stay_not_a_number():
+def test_rows_without_a_key_are_nan():
     x, m = v("x", 4, 3, 20), v("m", 4, 3, 20)
     mask = np.zeros(m.shape, "float32")
     mask[1, 2] = -np.inf
@@ -117,7 +117,7 @@ def test_rows_without_a_key_stay_not_a_number():
     assert names(fused) == ["_fused"]
 
 
-def test_what_does_not_suit_stays():
+def test_unsupported_row_reductions_are_not_fused():
     short, wide, other = v("s", 4, 3), v("w", 8, 40, dtype="float64"), v("o", 40, 8)
     for outputs in (
         [F.softmax(short * 2.0)],

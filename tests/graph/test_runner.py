@@ -63,7 +63,7 @@ def test_rows_of_a_gradient_come_after_the_dense_ones():
     assert back.written == [0] and back.rows == [(1, [(1, 2)])]
 
 
-def test_a_better_forward_has_the_gradients_in_use():
+def test_tier_1_forward_computes_the_requested_gradients():
     found = signature()
     found.begin()
     found.serving.gradient((True, None))
@@ -71,7 +71,7 @@ def test_a_better_forward_has_the_gradients_in_use():
     assert list(made.gradients) == [(True, None)] and made.gradients[True, None].tier == 1
 
 
-def test_names_tell_what_is_computed():
+def test_program_names_describe_the_computation():
     plain, again = signature().structure(), signature().structure()
     assert plain == again
     others = [
@@ -82,7 +82,7 @@ def test_names_tell_what_is_computed():
     assert len({plain, *(s.structure() for s in others)}) == 4
 
 
-def test_what_a_resumed_run_knows_is_there_when_the_compiler_begins(monkeypatch):
+def test_resumed_calls_counts_are_set_before_compilation(monkeypatch):
     """Which inputs are stable decides what is compiled."""
     first, seen = signature(("null", "null")), []
     first.begin()

@@ -68,7 +68,7 @@ A, W = nd.array(np.arange(9).reshape(3, 3) / 10), nd.array(np.eye(3) * 2 + 0.1)
 WANT = np.tanh(A.asnumpy() @ W.asnumpy())
 
 
-def test_what_repeats_is_swapped_and_nobody_waits(gate):
+def test_repeated_graphs_are_swapped_without_waiting(gate):
     graph = small()
     graph([A, W])
     assert not gate.entered.is_set() and entry_of(graph).serving.tier == 0
@@ -84,7 +84,7 @@ def test_what_repeats_is_swapped_and_nobody_waits(gate):
     np.testing.assert_allclose(graph([A, W])[0].asnumpy(), WANT, rtol=1e-5)
 
 
-def test_what_is_called_seldom_is_not_compiled(gate, monkeypatch):
+def test_rarely_called_graphs_are_not_compiled(gate, monkeypatch):
     """The compiler gets a signature after an eighth of the calls until its tier changes, or when
     somebody waits for it; the call that changes the tier is the same."""
     monkeypatch.setattr(tiers, "BEGINS_AFTER", 8)
@@ -156,7 +156,7 @@ def test_a_resumed_run_stays_at_tier_0_where_the_compiler_had_failed(gate, monke
     assert entry_of(again).hits == 11 and entry_of(again).serving.tier == 0
 
 
-def test_the_compiler_outlives_what_cannot_be_swapped_in(gate, monkeypatch, caplog):
+def test_the_compiler_survives_failed_swaps(gate, monkeypatch, caplog):
     gate.open.set()
     monkeypatch.setattr(passes, "checking", False)
     monkeypatch.setenv("PLAIT_TIER", "ready")
@@ -168,7 +168,7 @@ def test_the_compiler_outlives_what_cannot_be_swapped_in(gate, monkeypatch, capl
     assert "no such topic" in caplog.text
 
 
-def test_what_has_died_is_not_compiled(gate):
+def test_dead_graphs_are_not_compiled(gate):
     first, second = small("first"), small("second")
     for graph in (first, first, second, second):
         graph([A, W])
@@ -204,7 +204,7 @@ def test_a_signature_changes_its_tier_at_a_fixed_call(gate, early):
     assert entry_of(graph).change_at == 5 and entry_of(graph).waited_s < 60
 
 
-def test_the_call_waits_where_the_compiler_is_late(gate, early, monkeypatch):
+def test_calls_wait_for_a_late_compiler(gate, early, monkeypatch):
     graph, waited = small(), []
     finish = tiers._compiler.finish
 
@@ -221,7 +221,7 @@ def test_the_call_waits_where_the_compiler_is_late(gate, early, monkeypatch):
     assert entry.serving.tier == 1 and entry.waited_s > 0
 
 
-def test_as_soon_as_it_is_ready(gate, early, monkeypatch):
+def test_early_setting_swaps_when_ready(gate, early, monkeypatch):
     monkeypatch.setenv("PLAIT_TIER", "ready")
     graph = small()
     for _ in range(9):

@@ -142,7 +142,7 @@ def test_views(twins):
     assert view.base == x and view.at == 1 and view.axes == view_of(y).axes
 
 
-def test_a_gradient_that_is_stopped_is_no_view():
+def test_stopped_gradients_are_not_views():
     """Attention is found before gradients are taken: it must not look through BlockGrad."""
     x = x_(3, 4)
     assert view_of(F._copy(x)).base == x

@@ -289,7 +289,7 @@ def test_entries_count_signatures_and_calls():
     assert [e.hits for e in graph.entries.values()] == [3, 1, 1]
 
 
-def test_a_wrong_shape_is_told_and_leaves_the_graph_usable():
+def test_wrong_shape_raises_and_leaves_the_graph_usable():
     graph, x, w = small()
     with pytest.raises(MXNetError, match="FullyConnected"), autograd.record():
         graph([nd.ones((4, 7)), w])

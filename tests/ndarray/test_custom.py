@@ -167,7 +167,7 @@ def test_many_in_flight_and_from_several_threads():
     }
 
 
-def test_what_forward_keeps_stays_valid():
+def test_arrays_saved_by_forward_stay_valid():
     kept = []
 
     class Op(mx.operator.CustomOp):
@@ -374,7 +374,7 @@ def test_dtypes_arrive_as_they_are(dtype):
 
 @pytest.mark.filterwarnings("ignore:.*has been deprecated")
 @pytest.mark.parametrize("kind", ["NumpyOp", "NDArrayOp"])
-def test_the_older_classes(kind):
+def test_older_custom_operator_classes(kind):
     class Cube(getattr(mx.operator, kind)):
         def forward(self, in_data, out_data):
             out_data[0][:] = in_data[0] ** 3
@@ -390,7 +390,7 @@ def test_the_older_classes(kind):
     assert exe.grad_dict["data"].asnumpy().tolist() == [3, 120]
 
 
-def test_what_is_known_of_operators():
+def test_custom_operator_registry_queries():
     assert {"Custom", "Activation", "_npi_Custom"} <= set(
         mx.operator.get_all_registered_operators()
     )

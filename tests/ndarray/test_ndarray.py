@@ -15,7 +15,7 @@ DTYPES = ["float32", "float64", "float16", "uint8", "int32", "int8", "int64"]
 # ---- construction --------------------------------------------------------------------------------
 
 
-def test_array_is_float32_unless_told_otherwise():
+def test_array_is_float32_by_default():
     for source in (
         3,
         [1, 2],
@@ -39,9 +39,17 @@ def test_array_is_float32_unless_told_otherwise():
 
 
 @pytest.mark.parametrize("source", [None, "x", [[1, 2], [3]], [object()], np.array(["a"])])
-def test_array_refuses_what_holds_no_numbers(source):
+def test_array_refuses_values_that_are_no_numbers(source):
     with pytest.raises(TypeError, match="array: "):
         nd.array(source)
+
+
+@pytest.mark.parametrize("create", [nd.zeros, nd.ones, nd.eye])
+def test_creation_refuses_unknown_keywords(create):
+    """MXNet 1.9.1: MXNetError "Cannot find argument"; name, attr and __any__ are for Symbols."""
+    assert create(2, name="a", attr={}, __layout__="NC").shape[0] == 2
+    with pytest.raises(mx.MXNetError, match="has no parameter 'cxt'[^!]*did you mean 'ctx'"):
+        create(2, cxt=mx.cpu())
 
 
 def test_creation_functions():

@@ -105,7 +105,7 @@ def test_floor_division(dtype):
     assert (nd.array([1.0]) // 0.1).asscalar() == 1 // 0.1
 
 
-def test_operators_that_would_mislead_say_what_to_write():
+def test_misleading_operators_raise_with_a_fix():
     a = nd.array([1.0, 0.0])
     for call, fix in (
         (lambda: a & a, "logical_and"),

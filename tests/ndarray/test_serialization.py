@@ -279,7 +279,7 @@ def test_the_class_makes_no_arrays(value):
 
 
 @pytest.mark.parametrize("shape", [(0, 1 << 62), (0, 2**63 - 1), (1 << 40, 0, 1 << 40)])
-def test_a_shape_that_no_array_can_have_is_no_file(shape):
+def test_impossible_shapes_in_files_raise(shape):
     """It costs no bytes in the file; NumPy's own error came out."""
     head = struct.pack(f"<Iii{len(shape)}q", 0xF993FAC9, 0, len(shape), *shape)
     content = struct.pack("<QQQ", 0x112, 0, 1) + head + struct.pack("<iiiQ", 1, 0, 0, 0)

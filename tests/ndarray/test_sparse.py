@@ -90,7 +90,7 @@ def test_results_are_those_of_mxnet(start):
             raise AssertionError(f"{text}: {error}") from error
 
 
-def test_a_fallback_is_told_once_for_an_operator(monkeypatch):
+def test_storage_fallback_warns_once_per_operator(monkeypatch):
     monkeypatch.setattr(storage, "_warned", set())
     x = nd.sparse.csr_matrix(([1.0], [0], [0, 1, 1]), shape=(2, 3))
     with warnings.catch_warnings(record=True) as seen:
@@ -105,7 +105,7 @@ def test_a_fallback_is_told_once_for_an_operator(monkeypatch):
         assert nd.exp(x).stype == "default"
 
 
-def test_what_is_refused_says_why():
+def test_refused_sparse_calls_say_why():
     csr, rows = given()["Dc"], given()["Dr"]
     refused = [
         (lambda: csr.tostype("row_sparse"), ValueError, "csr to row_sparse"),
@@ -250,7 +250,7 @@ def test_unsorted_rows_are_understood():
 
 
 @pytest.mark.parametrize("axis", [0, 1, None])
-def test_places_outside_an_array_are_told(axis):
+def test_indices_outside_an_array_raise(axis):
     matrix = nd.sparse.csr_matrix(([1, 2], [0, 3], [0, 1, 2]), shape=(2, 3))
     rows = nd.sparse.row_sparse_array(([[1], [2]], [0, 2]), shape=(2, 1))
     for x in (matrix, rows):
@@ -381,7 +381,7 @@ def bad_arrays():
 
 
 @pytest.mark.parametrize("which", range(5))
-def test_indices_that_are_not_there_are_told_where_they_matter(which):
+def test_missing_indices_raise_where_they_matter(which):
     x, rule = list(bad_arrays())[which]
     uses = [lambda: x.tostype("default"), x.asnumpy, lambda: (x + x).asnumpy()]
     if x.stype == "csr":

@@ -46,7 +46,7 @@ def plan(name, *arrays, **attrs):
         ("BlockGrad", {}, (None,), ()),
     ],
 )
-def test_the_gradient_tells_what_to_keep(name, attrs, unread, saved):
+def test_gradient_rules_decide_what_is_saved(name, attrs, unread, saved):
     x = nd.ones((3, 3))
     inputs = [x, x, nd.ones((3,))][
         : {"FullyConnected": 3, "broadcast_mul": 2, "broadcast_add": 2, "dot": 2}.get(name, 1)
@@ -75,7 +75,7 @@ def test_memory_that_no_gradient_reads_is_freed_at_once():
     assert (x.grad.asnumpy() == 2).all()
 
 
-def test_a_forward_result_is_never_computed_again():
+def test_forward_results_are_not_recomputed():
     x, w = nd.ones((2, 3, 8, 8)), nd.ones((5, 3, 3, 3))
     x.attach_grad()
     w.attach_grad()
@@ -268,7 +268,7 @@ def test_errors_leave_the_recording_state_as_it_was():
     assert (x.grad.asnumpy() == 2).all()
 
 
-def test_tapes_of_one_structure_share_a_program_whatever_their_numbers():
+def test_tapes_of_equal_structure_share_a_program():
     x = nd.ones((7, 3))
     x.attach_grad()
     backward._programs.clear()

@@ -359,7 +359,7 @@ def test_rand_zipfian():
     assert len(sym.contrib.rand_zipfian(sym.var("c"), 4, 5)) == 3
 
 
-def test_what_a_body_computes_of_constants_alone_is_kept_by_the_loop():
+def test_loop_invariant_values_are_computed_once():
     class Constants(gluon.HybridBlock):
         def hybrid_forward(self, F, x, s):
             def body(x, s):

@@ -111,7 +111,7 @@ def test_a_long_tape_is_freed(used):
     assert not used or (x.grad.asnumpy() == 1).all()
 
 
-def test_blocks_that_lie_deep_are_walked():
+def test_deeply_nested_blocks_are_walked():
     top = block = nn.HybridSequential()
     for _ in range(5000):
         inner = nn.HybridSequential()
@@ -123,7 +123,7 @@ def test_blocks_that_lie_deep_are_walked():
         top = top._children.pop("0")
 
 
-def test_the_collector_rests_and_comes_back():
+def test_garbage_collector_is_paused_and_resumed():
     assert gc.isenabled()
     with gc_paused(), gc_paused():
         assert not gc.isenabled()

@@ -84,7 +84,7 @@ class Call:
 
 @pytest.mark.parametrize("op, sample", CASES)
 @pytest.mark.parametrize("where", ["on_the_tape", "in_an_executor"])
-def test_add_is_what_write_gives_added_up(op, sample, where):
+def test_grad_req_add_sums_write_results(op, sample, where):
     call = Call(op, sample)
     run = getattr(call, where)
     written = [run("write", [heads]) for heads in call.heads]

@@ -36,7 +36,7 @@ def test_file_of_mxnet_computes_the_same(name):
 @pytest.mark.parametrize(
     "name", ["mobilenet0.25-symbol.json", "module-symbol.json", "control-flow-symbol.json"]
 )
-def test_file_is_written_back_letter_by_letter(name):
+def test_file_round_trips_exactly(name):
     text = (FIXTURES / name).read_text()
     assert mx.sym.load_json(text).tojson() == text
 
@@ -136,7 +136,7 @@ def test_control_flow_of_a_file_runs():
         ),
     ],
 )
-def test_broken_text_tells_what_is_wrong(text, rule):
+def test_broken_json_errors_say_what_is_wrong(text, rule):
     with pytest.raises(mx.MXNetError) as error:
         mx.sym.load_json(text)
     assert rule in str(error.value)

@@ -220,7 +220,7 @@ def test_errors_stand_at_the_users_line(call, rule):
     assert rule in str(error.value) and f"at: {__file__}:" in str(error.value)
 
 
-def test_values_are_not_there():
+def test_symbols_have_no_values():
     a = sym.var("a")
     for f in (
         lambda: bool(a),

@@ -85,7 +85,7 @@ def test_pictures(tmp_path):
         picture.pipe("nonsense")
 
 
-def test_without_a_program_the_text_stays(tmp_path, monkeypatch):
+def test_without_graphviz_the_text_is_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(draw, "command", lambda: None)
     picture = mx.viz.plot_network(net())
     with pytest.raises(

@@ -13,7 +13,7 @@ import plait as mx
 import pytest
 from plait import autograd, gluon, nd
 from plait.gluon import nn
-from plait.gluon.data import ArrayDataset, DataLoader, Sampler
+from plait.gluon.data import ArrayDataset, DataLoader
 from plait.ndarray import saved_state
 from plait.tools import train as training
 
@@ -31,7 +31,7 @@ def harness(*arguments):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_killed_runs_end_as_if_never_killed():
+def test_killed_and_resumed_runs_equal_uninterrupted_ones():
     ways = ["by_hand", "with_estimator", "with_module"]
     told = harness("--kills", "10", "--seed", "5", "--ways", *ways)
     assert [t["way"] for t in told] == ways and sum(t["kills"] for t in told) == 10
@@ -58,7 +58,7 @@ def step(net, trainer, seed):
 @pytest.mark.parametrize(
     "optimizer", ["sgd", "nag", "adam", "nadam", "lbsgd", "sgld", "ftrl", "lars", "dcasgd"]
 )
-def test_every_optimizer_goes_on_where_it_was(tmp_path, optimizer):
+def test_every_optimizer_resumes_exactly(tmp_path, optimizer):
     """Compares with the weights of the run that did not stop."""
     options = {"lr_scheduler": mx.lr_scheduler.MultiFactorScheduler([2, 4, 6], 0.5)}
     mx.seed_all(1)
@@ -77,7 +77,7 @@ def test_every_optimizer_goes_on_where_it_was(tmp_path, optimizer):
     np.testing.assert_array_equal(net.weight.data().asnumpy(), expected)
 
 
-def test_sums_of_gradients_and_devices_of_their_own(tmp_path):
+def test_accumulated_gradients_and_per_device_state_resume(tmp_path):
     def made():
         net = nn.BatchNorm(in_channels=2, prefix="norm_")
         net.initialize(ctx=[mx.cpu(0), mx.cpu(1)])
@@ -99,7 +99,7 @@ def test_sums_of_gradients_and_devices_of_their_own(tmp_path):
         assert a.asnumpy().tolist() == b.asnumpy().tolist() == [2.0, 2.0]
 
 
-def test_each_device_goes_on_with_its_own_running_means(tmp_path):
+def test_per_device_running_means_resume(tmp_path):
     """A new Trainer's store gave all devices the values of the first one."""
 
     def run(n_steps, stop=None):
@@ -130,7 +130,7 @@ def test_each_device_goes_on_with_its_own_running_means(tmp_path):
     assert run(4) == expected
 
 
-def test_the_random_streams_go_on(tmp_path):
+def test_random_streams_resume(tmp_path):
     def draws():
         return nd.random.uniform(shape=3).asnumpy().tolist(), np.random.rand(), random.random()
 
@@ -143,7 +143,7 @@ def test_the_random_streams_go_on(tmp_path):
     assert (draws(), np.random.randn()) == expected
 
 
-def test_the_scale_of_mixed_precision_goes_on(tmp_path):
+def test_loss_scale_of_mixed_precision_resumes(tmp_path):
     from plait.gluon.amp.loss_scaler import LossScaler
 
     net, trainer = small()
@@ -188,7 +188,7 @@ class Counter(mx.metric.EvalMetric):
         lambda: Counter("counter"),
     ],
 )
-def test_metrics_go_on(tmp_path, make):
+def test_metrics_resume(tmp_path, make):
     def update(metric, seed):
         rng = np.random.RandomState(seed)
         scores = rng.rand(6, 2).astype("float32")
@@ -212,7 +212,7 @@ def test_metrics_go_on(tmp_path, make):
         assert resumed.get() == whole.get() and resumed.get_global() == whole.get_global()
 
 
-def test_values_are_attributes_and_the_file_holds_arrays_alone(tmp_path):
+def test_values_are_attributes_and_files_hold_only_arrays(tmp_path):
     path = tmp_path / "run.ckpt"
     kept = {"best": -np.inf, "history": [(1, 0.1 + 0.2)], "names": {2: "two", "a": None}}
     first = mx.checkpoint.Checkpoint(path, **kept, mask=nd.ones(2), table=np.eye(2, dtype="u4"))
@@ -228,7 +228,7 @@ def test_values_are_attributes_and_the_file_holds_arrays_alone(tmp_path):
     assert b"pickle" not in path.read_bytes()
 
 
-def test_what_does_not_fit_is_refused_and_nothing_changes(tmp_path):
+def test_mismatched_checkpoints_raise_and_change_nothing(tmp_path):
     net, trainer = small()
     path = tmp_path / "c"
     assert not mx.checkpoint.Checkpoint(path, net=net).restore()
@@ -299,188 +299,6 @@ def test_another_order_of_the_parameters_is_refused(tmp_path):
         made(9).restore()
 
 
-# ---- positions in data ---------------------------------------------------------------------------
-
-
-def resumes(make, n_batches, tmp_path, values):
-    """Every position of two epochs goes on with the batches that would have followed."""
-
-    def batches(data, n, first=True):
-        found = []
-        while len(found) < n:
-            found += [values(b) for _, b in zip(range(n - len(found)), data)]
-            if len(found) < n and hasattr(data, "reset"):
-                data.reset()
-        if isinstance(data, mx.io.DataIter):
-            data.state_dict()  # waits for what is made ahead, which draws from the streams
-        return found
-
-    for at in range(2 * n_batches):
-        mx.seed_all(at)
-        data = make()
-        iterator = data if hasattr(data, "reset") else iter(data)
-        for _ in range(at):
-            batch = next(iterator, None)
-            if batch is None:
-                if iterator is data:
-                    data.reset()
-                else:
-                    iterator = iter(data)
-                next(iterator)
-        mx.checkpoint.Checkpoint(tmp_path / "c", data=data).save()
-        expected = batches(data if iterator is data else _Rest(iterator, data), n_batches + 2)
-        mx.seed_all(99)
-        again = make()
-        assert mx.checkpoint.Checkpoint(tmp_path / "c", data=again).restore()
-        assert batches(again, n_batches + 2) == expected, at
-
-
-class _Rest:
-    """A pass that has begun, and then new ones."""
-
-    def __init__(self, iterator, loader):
-        self._iterator, self._loader = iterator, loader
-
-    def __iter__(self):
-        iterator, self._iterator = self._iterator, None
-        return iter(self._loader) if iterator is None else iterator
-
-
-def noisy(x):
-    return x + nd.random.uniform(shape=(1,)).asnumpy()[0] + np.random.rand() + random.random()
-
-
-class Alternating(Sampler):
-    """Shuffles its own list, with its own generator."""
-
-    def __init__(self):
-        self.numbers, self.rng = list(range(11)), random.Random(3)
-
-    def __iter__(self):
-        self.rng.shuffle(self.numbers)
-        return iter(list(self.numbers))
-
-    def __len__(self):
-        return 11
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"shuffle": True},
-        {"shuffle": True, "last_batch": "rollover"},
-        {"sampler": Alternating, "last_batch": "discard"},
-        {"shuffle": True, "num_workers": 2},
-        {"shuffle": True, "num_workers": 1, "auto_reload": True},
-    ],
-    ids=str,
-)
-def test_loaders_go_on_inside_a_pass(tmp_path, options):
-    def make():
-        data = ArrayDataset(np.arange(11.0, dtype="float32")).transform(noisy)
-        own = {k: v() if isinstance(v, type) else v for k, v in options.items()}
-        return DataLoader(data, 4, **own)
-
-    resumes(make, 3, tmp_path, lambda b: b.asnumpy().tolist())
-
-
-@pytest.mark.parametrize("n_workers", [0, 1])
-def test_loaders_used_in_turns_go_on(tmp_path, n_workers):
-    """Both draw their order when the pass begins, one after the other."""
-
-    def made(**more):
-        x, y = np.arange(8.0), np.arange(8.0, 16.0)
-        loaders = [DataLoader(ArrayDataset(v), 2, True, num_workers=n_workers) for v in (x, y)]
-        parts = {"first": loaders[0], "second": loaders[1]}
-        return loaders, mx.checkpoint.Checkpoint(tmp_path / "c", **parts)
-
-    def rest(pairs):
-        return [[a.asnumpy().tolist() for a in pair] for pair in pairs]
-
-    for at in range(4):
-        mx.seed_all(at)
-        loaders, checkpoint = made()
-        pairs = zip(*loaders)
-        for _ in range(at):
-            next(pairs)
-        checkpoint.save()
-        expected = rest(pairs)
-        mx.seed_all(99)
-        loaders, checkpoint = made()
-        assert checkpoint.restore()
-        assert rest(zip(*loaders)) == expected, at
-
-
-def test_a_loader_of_other_data_is_refused(tmp_path):
-    mx.checkpoint.Checkpoint(tmp_path / "c", data=DataLoader(ArrayDataset([1, 2]), 1)).save()
-    other = mx.checkpoint.Checkpoint(tmp_path / "c", data=DataLoader(ArrayDataset([1]), 1))
-    with pytest.raises(saved_state.StateError, match="for 2 items, this data set has 1"):
-        other.restore()
-
-
-def images(tmp_path):
-    path = str(tmp_path / "a")
-    with mx.recordio.MXIndexedRecordIO(f"{path}.idx", f"{path}.rec", "w") as records:
-        for i in range(7):
-            picture = np.random.RandomState(i).randint(0, 255, (6, 6, 3), np.uint8)
-            header = mx.recordio.IRHeader(0, float(i), i, 0)
-            records.write_idx(i, mx.recordio.pack_img(header, picture, img_fmt=".png"))
-    return {"path_imgrec": f"{path}.rec", "path_imgidx": f"{path}.idx", "data_shape": (3, 4, 4)}
-
-
-def iterators(tmp_path):
-    x, y = np.arange(22.0).reshape(11, 2), np.arange(11.0)
-    np.savetxt(tmp_path / "x.csv", x, delimiter=",")
-    records = images(tmp_path)
-    sentences = [[1, 2, 3]] * 3 + [[i, i + 1, i + 2] for i in range(8)]
-    return {
-        "arrays": lambda: mx.io.NDArrayIter(x, y, 4, shuffle=True),
-        "rolling": lambda: mx.io.NDArrayIter(x, y, 4, True, last_batch_handle="roll_over"),
-        "csv": lambda: mx.io.CSVIter(
-            data_csv=str(tmp_path / "x.csv"), data_shape=(2,), batch_size=4
-        ),
-        "records": lambda: mx.io.ImageRecordIter(
-            **records, batch_size=3, shuffle=True, rand_crop=True, rand_mirror=True
-        ),
-        "ImageIter": lambda: mx.image.ImageIter(
-            3, shuffle=True, rand_crop=True, rand_mirror=True, **records
-        ),
-        "resized": lambda: mx.io.ResizeIter(mx.io.NDArrayIter(x, y, 4, shuffle=True), 5),
-        "ahead": lambda: mx.io.PrefetchingIter(mx.io.NDArrayIter(x, y, 4)),
-        "images ahead": lambda: mx.io.PrefetchingIter(
-            mx.image.ImageIter(3, shuffle=True, rand_crop=True, rand_mirror=True, **records)
-        ),
-        "sentences": lambda: mx.rnn.BucketSentenceIter(sentences, 4, buckets=[3]),
-    }
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "arrays",
-        "rolling",
-        "csv",
-        "records",
-        "ImageIter",
-        "resized",
-        "ahead",
-        "images ahead",
-        "sentences",
-    ],
-)
-def test_iterators_go_on_inside_an_epoch(tmp_path, kind):
-    make = iterators(tmp_path)[kind]
-    resumes(make, 3, tmp_path, lambda b: [a.asnumpy().tolist() for a in (b.data + (b.label or []))])
-
-
-def test_an_iterator_that_cannot_tell_its_position_says_so(tmp_path):
-    class Mine(mx.io.DataIter):
-        pass
-
-    with pytest.raises(NotImplementedError, match="Mine cannot report its position\n  fix: define"):
-        mx.checkpoint.Checkpoint(tmp_path / "c", data=Mine()).save()
-
-
 # ---- the Estimator -------------------------------------------------------------------------------
 
 
@@ -517,7 +335,7 @@ def test_a_resumed_estimator_remembers_the_best(tmp_path):
     trainer.load_states(str(tmp_path / "model-best.states"))  # the trainer's part
 
 
-def test_fit_goes_on_inside_an_epoch_over_two_devices(tmp_path):
+def test_fit_resumes_inside_an_epoch_on_two_devices(tmp_path):
     def fit(stop=None):
         mx.seed_all(2)
         hidden = mx.sym.BatchNorm(mx.sym.var("data"), name="norm")
@@ -546,7 +364,7 @@ def test_fit_goes_on_inside_an_epoch_over_two_devices(tmp_path):
     assert found == expected and seen[0] == (0, 2)
 
 
-def test_fit_goes_on_in_shuffled_validation_data(tmp_path):
+def test_fit_resumes_in_shuffled_validation_data(tmp_path):
     def fit(stop=None):
         mx.seed_all(2)
         out = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=2, name="a")
@@ -578,7 +396,7 @@ def test_fit_goes_on_in_shuffled_validation_data(tmp_path):
     assert fit(stop=-1) == expected[3:]
 
 
-def test_a_command_goes_on_with_the_same_arguments_alone(tmp_path, monkeypatch):
+def test_train_command_resumes_only_with_equal_arguments(tmp_path, monkeypatch):
     for name, given in (("seconds_per_epoch", {"eager": 0, "hybridized": 0}), ("save_curve", 0)):
         monkeypatch.setattr(training, name, lambda *a, given=given: given)
     monkeypatch.setattr(training.viz, "plot_network", lambda *a, **k: training.viz)

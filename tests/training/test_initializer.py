@@ -68,7 +68,7 @@ def test_rules_by_the_end_of_the_name():
     assert (array.asnumpy() == 1).all()
 
 
-def test_text_form_makes_it_again():
+def test_initializer_is_recreated_from_its_text():
     for made in (
         init.Xavier("gaussian", "in", 2),
         init.Normal(2),

@@ -136,7 +136,7 @@ def test_registered_store(monkeypatch):
         mx.kv.KVStoreBase.register(Mine)
 
 
-def test_a_store_that_hides_what_it_updates_with_cannot_be_kept():
+def test_store_without_visible_optimizer_cannot_be_checkpointed():
     """It was AttributeError: '_updater'."""
 
     @mx.kv.KVStoreBase.register
@@ -235,7 +235,7 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_a_store_that_is_not_there_is_refused_wherever_it_is_named(name):
+def test_unknown_store_names_raise_everywhere(name):
     """One that worked alone in its place would train each process by itself."""
     net = mx.gluon.nn.Dense(1, in_units=2)
     net.initialize()

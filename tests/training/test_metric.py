@@ -135,7 +135,7 @@ def test_macro_is_one_value_for_all_arrays_of_an_update(cls, values):
         assert m.get()[1] == m.get_global()[1] == pytest.approx(value, rel=1e-6)
 
 
-def test_metrics_are_made_again_from_json():
+def test_metrics_are_recreated_from_json():
     for m in (
         metric.create("acc", axis=0),
         metric.create("top_k_acc", top_k=3),
@@ -219,7 +219,7 @@ def test_counts_stay_exact():
     assert m.sum_metric == m.num_inst == 2**24 + 1
 
 
-def test_a_subclass_in_the_old_way():
+def test_metric_subclass_in_mxnets_old_style():
     class Count(metric.EvalMetric):
         def update(self, labels, preds):
             self.sum_metric += 3.0

@@ -358,7 +358,7 @@ def test_sparse_data_and_weights_train_as_in_mxnet(context, caplog, tmp_path):
     assert mx.nd.load(str(tmp_path / "p"))["arg:w"].stype == "row_sparse"
 
 
-def test_calls_that_come_too_early():
+def test_calls_before_bind_and_init_raise():
     mod = mx.mod.Module(dense(), label_names=None)
     params = {"w": mx.nd.ones(2)}
     with pytest.raises(ValueError, match=r"not ready\n  fix: call bind"):

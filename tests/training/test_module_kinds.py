@@ -224,7 +224,7 @@ def test_batches_without_a_label():
         np.testing.assert_allclose(module.get_outputs()[0].asnumpy(), [[1 / 3] * 3], rtol=1e-6)
 
 
-def test_buckets_not_used_for_long_are_bound_again_and_train_on(monkeypatch):
+def test_unused_buckets_are_rebound_and_keep_training(monkeypatch):
     """Adam's weights after 40 steps over 12 buckets: the same, however many of them stay bound."""
 
     def trained(n_kept):

@@ -56,7 +56,7 @@ def kept(mod):
 
 
 @pytest.mark.parametrize("how", [True, 0.5, "mirror"])
-def test_gradients_stay_and_take_less_memory(how):
+def test_recompute_keeps_gradients_and_saves_memory(how):
     plain, other = bound(deep()), bound(deep(), recompute=how)
     first, *rest = zip(gradients(other), gradients(plain))
     for got, want in zip(*first):
@@ -71,7 +71,7 @@ def test_gradients_stay_and_take_less_memory(how):
         assert kept(other) < 0.75 * kept(plain)
 
 
-def test_what_is_said_holds_for_every_device_bucket_and_shape():
+def test_recompute_applies_to_every_device_bucket_and_shape():
     symbol = deep(4)
     plain, other = (bound(symbol, [mx.cpu(0), mx.cpu(1)], recompute=how) for how in (None, True))
     for got, want in zip(gradients(other)[0], gradients(plain)[0]):
@@ -109,7 +109,7 @@ def test_modules_obey_mxnets_mirroring(monkeypatch):
     assert other.memory_report().training["residuals"] < 0.8 * before
 
 
-def test_what_recompute_can_be():
+def test_recompute_accepts_documented_values():
     for wrong in ("blocks", "all", 2.0):
         with pytest.raises(ValueError, match="Module: recompute must be True, False, 'mirror'"):
             mx.mod.Module(deep(1), recompute=wrong)

@@ -11,6 +11,7 @@ import argparse
 import statistics
 import subprocess
 import sys
+from typing import Any
 
 from . import table
 
@@ -62,7 +63,7 @@ class Figures(dict):
         return found[0]["bytes"] / seconds if seconds and found and found[0]["bytes"] else None
 
 
-def measure_all(names, columns, args) -> Figures:
+def measure_all(names: Any, columns: Any, args: Any) -> Figures:
     figures = Figures()
     for name in names:
         for turn in range(args.rounds):
@@ -79,12 +80,12 @@ def number(value: float | None, width: int, digits: int = 2) -> str:
     return f"{'-':>{width}}" if value is None else f"{value:{width}.{digits}f}"
 
 
-def head(columns) -> str:
+def head(columns: Any) -> str:
     peers = "".join(f"{'/ ' + c.name:>11}" for c in columns[1:])
     return ROW.format("workload") + f"{'ms':>11}{'MiB':>8}{peers}{'GB/s':>9}"
 
 
-def line(name: str, columns, figures: Figures) -> str:
+def line(name: str, columns: Any, figures: Figures) -> str:
     """plait's time and memory, the peers' times as multiples, GB/s."""
     seconds = figures.seconds(name, "plait")
     found = figures.get((name, "plait"))
@@ -95,7 +96,7 @@ def line(name: str, columns, figures: Figures) -> str:
     return text + number(rate and rate / 1e9, 9, 0)
 
 
-def summary(names, columns, figures: Figures) -> list[str]:
+def summary(names: Any, columns: Any, figures: Figures) -> list[str]:
     """The short table: how often plait is ahead, shares of the copy rate, what copies cost."""
     lines = []
     for c in columns[1:]:

@@ -3,9 +3,13 @@
 usage: gpu_with_plait.py WORKLOAD SECONDS MODULE full|tiny
 """
 
+from __future__ import annotations
+
 import importlib
 import os
 import sys
+from collections.abc import Callable
+from typing import Any
 
 TINY = sys.argv[4] == "tiny"
 os.environ.setdefault("PLAIT_TF32", "1")  # as in the other frameworks
@@ -39,7 +43,7 @@ gpu = mx.gpu(0)
 mx.Context.default_ctx = gpu
 
 
-def size(full, tiny):
+def size(full: Any, tiny: Any) -> Any:
     return tiny if TINY else full
 
 
@@ -53,38 +57,38 @@ LSTM = (size(128, 3), size(64, 2))  # length, batch
 
 
 class Residual(gluon.HybridBlock):
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         with self.name_scope():
             self.conv = nn.Conv2D(8, 3, padding=1, in_channels=8)
             self.norm = nn.BatchNorm(in_channels=8)
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.relu(x + self.norm(self.conv(x)))
 
 
-def small():
+def small() -> Any:
     net = nn.HybridSequential()
     net.add(nn.Conv2D(8, 3, 2), nn.BatchNorm(), Residual(), nn.GlobalAvgPool2D(), nn.Dense(10))
     return net
 
 
-def resnet50():
+def resnet50() -> Any:
     return small() if TINY else zoo("resnet50_v1")()
 
 
-def language_model():
+def language_model() -> Any:
     sizes = {"vocabulary": 20, "hidden": 16} if TINY else {"vocabulary": 10000, "hidden": 1024}
     return LanguageModel(gluon.rnn.LSTM, **sizes)
 
 
-def lstm(hidden, by_cudnn, train=True):
+def lstm(hidden: Any, by_cudnn: Any, train: bool = True) -> Any:
     """Two layers alone, by cuDNN or by our kernel, regardless of the rule that normally selects one
     by size."""
 
     def make():
         tables = importlib.import_module(f"{sys.argv[3]}.kernels.cuda.recurrent_table")
-        tables.LIBRARY = by_cudnn
+        setattr(tables, "LIBRARY", by_cudnn)
         width = size(hidden, 16)
         net = ready(lambda: gluon.rnn.LSTM(width, 2, input_size=width))
         x = nd.random.uniform(-0.5, 0.5, (*LSTM, width), ctx=gpu)
@@ -101,11 +105,11 @@ def lstm(hidden, by_cudnn, train=True):
     return make
 
 
-def words(*shape):
+def words(*shape: Any) -> Any:
     return lambda: tokens(*shape)() % LAYERS["vocabulary"]
 
 
-def moving(make_step, n_bytes):
+def moving(make_step: Any, n_bytes: Any) -> Any:
     """A memory-bound workload."""
 
     def make():
@@ -115,26 +119,26 @@ def moving(make_step, n_bytes):
     return make
 
 
-def vector(n=LARGE):
+def vector(n: Any = LARGE) -> Any:
     return nd.random.uniform(-0.5, 0.5, n, ctx=gpu)
 
 
-def copy():
+def copy() -> Any:
     x, y = vector(), vector()
     return lambda: x.copyto(y)
 
 
-def large_add():
+def large_add() -> Any:
     x, y, z = vector(), vector(), vector()
     return lambda: nd.elemwise_add(x, y, out=z)
 
 
-def chain():
+def chain() -> Any:
     net, x, y = ready(Gelu), vector(), vector()
     return lambda: net(x, y)
 
 
-def rows(function):
+def rows(function: Callable[..., Any]) -> Any:
     def make():
         x = vector(ROWS[0] * ROWS[1]).reshape(ROWS)
         return lambda: function(x)
@@ -142,11 +146,11 @@ def rows(function):
     return make
 
 
-def layer_norm(x):
+def layer_norm(x: Any) -> Any:
     return nd.LayerNorm(x, nd.ones(ROWS[1]), nd.zeros(ROWS[1]))
 
 
-def low(make):
+def low(make: Any) -> Any:
     """In bfloat16."""
 
     def made():
@@ -156,7 +160,7 @@ def low(make):
     return made
 
 
-def low_forward(make_net, data):
+def low_forward(make_net: Any, data: Any) -> Any:
     def make():
         net, x = ready(make_net), data()
         net(x).wait_to_read()
@@ -171,7 +175,7 @@ CHUNK = size((1 << 13, 1 << 10), (4, 8))
 CHUNKS = size(16, 3)
 
 
-def stream(copies, computes):
+def stream(copies: Any, computes: Any) -> Any:
     """Chunks that are copied to the GPU, go through a matrix product and pointwise operators, and
     are copied back."""
 
@@ -193,7 +197,7 @@ def stream(copies, computes):
     return make
 
 
-def used_mib():
+def used_mib() -> Any:
     free, total = mx.context.gpu_memory_info(0)
     return (total - free) / (1 << 20)
 

@@ -3,7 +3,11 @@
 usage: gpu_with_torch.py WORKLOAD SECONDS eager|compile full|tiny
 """
 
+from __future__ import annotations
+
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from timing import time_workload
@@ -30,7 +34,7 @@ from with_torch import (  # noqa: E402  (their tensors are made on the GPU)
 BYTES = 4
 
 
-def size(full, tiny):
+def size(full: Any, tiny: Any) -> Any:
     return tiny if TINY else full
 
 
@@ -43,45 +47,45 @@ WIDTH, N_LAYERS, VOCABULARY = size((1024, 12, 32000), (16, 1, 20))
 LSTM = (size(128, 3), size(64, 2))
 
 
-def resnet50():
+def resnet50() -> Any:
     return resnet([1, 1, 1, 1] if TINY else [3, 4, 6, 3], True)
 
 
-def network():
+def network() -> Any:
     layers = [EncoderLayer(WIDTH, 4) for _ in range(N_LAYERS)]
     return nn.Sequential(nn.Embedding(VOCABULARY, WIDTH), *layers, nn.Linear(WIDTH, VOCABULARY))
 
 
 class LargeModel(LanguageModel):
-    def __init__(self):
+    def __init__(self) -> None:
         nn.Module.__init__(self)
         words, hidden = size((10000, 1024), (20, 16))
         self.embedding, self.layer = nn.Embedding(words, hidden), nn.LSTM(hidden, hidden, 2)
         self.out = nn.Linear(hidden, words)
 
 
-def moving(make_step, n_bytes):
+def moving(make_step: Any, n_bytes: Any) -> Any:
     def make():
         return make_step(), 1, n_bytes
 
     return make
 
 
-def vector(n=LARGE):
+def vector(n: Any = LARGE) -> Any:
     return torch.rand(n) - 0.5
 
 
-def copy():
+def copy() -> Any:
     x, y = vector(), vector()
     return lambda: y.copy_(x)
 
 
-def large_add():
+def large_add() -> Any:
     x, y, z = vector(), vector(), vector()
     return lambda: torch.add(x, y, out=z)
 
 
-def forward(make_net, *inputs, low=False):
+def forward(make_net: Any, *inputs: Any, low: bool = False) -> Any:
     def make():
         net = make_net().eval()
         net = tuned(net.to(torch.bfloat16) if low else net)
@@ -97,19 +101,19 @@ def forward(make_net, *inputs, low=False):
 
 
 class Rows(nn.Module):
-    def __init__(self, function):
+    def __init__(self, function: Callable[..., Any]):
         super().__init__()
         self.function = function
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         return self.function(x)
 
 
-def rows(function):
+def rows(function: Callable[..., Any]) -> Any:
     return forward(lambda: Rows(function), lambda: vector(ROWS[0] * ROWS[1]).view(ROWS))
 
 
-def training(make_net, x, y, optimizer=sgd, low=False):
+def training(make_net: Any, x: Any, y: Any, optimizer: Any = sgd, low: bool = False) -> Any:
     def make():
         made = make_net().train()
         model, optimize, data, labels = tuned(made), optimizer(made.parameters()), x(), y()
@@ -127,7 +131,7 @@ def training(make_net, x, y, optimizer=sgd, low=False):
     return make
 
 
-def lstm(hidden, train=True):
+def lstm(hidden: Any, train: bool = True) -> Any:
     """Two layers alone; torch has cuDNN's only."""
 
     def make():
@@ -147,15 +151,15 @@ def lstm(hidden, train=True):
     return make
 
 
-def adam(parameters):
+def adam(parameters: Any) -> Any:
     return torch.optim.Adam(parameters, lr=0.01, fused=True)
 
 
-def images(batch):
+def images(batch: Any) -> Any:
     return lambda: torch.rand(batch, 3, EDGE, EDGE)
 
 
-def whole(n, *shape):
+def whole(n: Any, *shape: Any) -> Any:
     return lambda: torch.randint(0, n, shape)
 
 
@@ -163,7 +167,7 @@ CHUNK = size((1 << 13, 1 << 10), (4, 8))
 CHUNKS = size(16, 3)
 
 
-def stream(copies, computes):
+def stream(copies: Any, computes: Any) -> Any:
     def make():
         x = torch.ones(CHUNK[0] * CHUNKS, CHUNK[1], device="cpu").pin_memory()
         out = torch.zeros(x.shape, device="cpu").pin_memory()
@@ -187,7 +191,7 @@ def stream(copies, computes):
     return make
 
 
-def used_mib():
+def used_mib() -> Any:
     free, total = torch.cuda.mem_get_info()
     return (total - free) / (1 << 20)
 

@@ -1,7 +1,11 @@
 """JPEG files for the input pipeline benchmark: 256 x 256, as detailed as photographs."""
 
+from __future__ import annotations
+
 import os
 import tempfile
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +13,7 @@ COUNT, EDGE, CROP, BATCH = 384, 256, 224, 64
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-def make():
+def make() -> Any:
     """(folder, paths): COUNT files in two folders, removed with `folder`."""
     from PIL import Image
 
@@ -19,7 +23,9 @@ def make():
         image = np.zeros((EDGE, EDGE, 3))
         for cells, height in ((4, 120), (16, 60), (64, 40), (EDGE, 12)):
             coarse = Image.fromarray(rng.randint(0, 256, (cells, cells, 3)).astype(np.uint8))
-            image += np.asarray(coarse.resize((EDGE, EDGE), Image.BICUBIC)) * (height / 256)
+            image += np.asarray(coarse.resize((EDGE, EDGE), Image.Resampling.BICUBIC)) * (
+                height / 256
+            )
         path = os.path.join(folder.name, "ab"[i % 2], f"{i:04}.jpg")
         os.makedirs(os.path.dirname(path), exist_ok=True)
         Image.fromarray(image.clip(0, 255).astype(np.uint8)).save(path, quality=90)
@@ -27,7 +33,7 @@ def make():
     return folder, paths
 
 
-def forever(batches):
+def forever(batches: Any) -> Iterator[Any]:
     """Epoch after epoch."""
     while True:
         yield from batches()

@@ -1,25 +1,30 @@
 """Times one workload in this process and prints one JSON line: called at the end of every with_*.py
 script."""
 
+from __future__ import annotations
+
 import json
 import resource
 import statistics
 import sys
 import time
+from typing import Any
 
 WARM_UP = 5
 
 
-def nothing():
+def nothing() -> None:
     pass
 
 
-def peak_mib():
+def peak_mib() -> Any:
     """The peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def time_workload(workloads, sync=nothing, settle=nothing, memory=peak_mib):
+def time_workload(
+    workloads: Any, sync: Any = nothing, settle: Any = nothing, memory: Any = peak_mib
+) -> None:
     """Runs the workload that the command line names: `script NAME SECONDS`.
 
     workloads: name -> function that makes a step, a function without arguments; or (step, calls in
@@ -48,7 +53,8 @@ def time_workload(workloads, sync=nothing, settle=nothing, memory=peak_mib):
     n = 1  # more than one call: a loader may have its next batches ready
     while n * timed(n) < seconds / 10:
         n *= 2
-    times, end = [], time.perf_counter() + seconds
+    times: list[float] = []
+    end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times) < 3:
         times.append(timed(n))
     print(

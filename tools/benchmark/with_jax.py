@@ -3,6 +3,11 @@
 usage: with_jax.py WORKLOAD SECONDS
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from timing import time_workload
@@ -11,11 +16,11 @@ KEYS = iter(jax.random.split(jax.random.PRNGKey(0), 1000))
 waiting: list = []
 
 
-def normal(*shape):
+def normal(*shape: Any) -> Any:
     return jax.random.normal(next(KEYS), shape) * 0.05
 
 
-def kept(function):
+def kept(function: Callable[..., Any]) -> Any:
     """A step whose result the next `sync` waits for."""
 
     def step():
@@ -24,11 +29,11 @@ def kept(function):
     return step
 
 
-def sync():
+def sync() -> None:
     jax.block_until_ready(waiting)
 
 
-def add(n):
+def add(n: Any) -> Any:
     def make():
         a, b = jnp.ones((n, n)), jnp.ones((n, n))
         return kept(lambda: [a + b for _ in range(100)]), 100
@@ -36,7 +41,7 @@ def add(n):
     return make
 
 
-def chain():
+def chain() -> Any:
     @jax.jit
     def run(x):
         for _ in range(50):
@@ -47,7 +52,7 @@ def chain():
     return kept(lambda: run(x))
 
 
-def gelu():
+def gelu() -> Any:
     @jax.jit
     def run(x, y):
         z = x * y + x
@@ -57,26 +62,26 @@ def gelu():
     return kept(lambda: run(x, y))
 
 
-def dense(n_in, n_out):
+def dense(n_in: Any, n_out: Any) -> dict[str, Any]:
     return {"w": normal(n_in, n_out), "b": jnp.zeros(n_out)}
 
 
-def apply(layer, x):
+def apply(layer: Any, x: Any) -> Any:
     return x @ layer["w"] + layer["b"]
 
 
-def norm(layer, x):
+def norm(layer: Any, x: Any) -> Any:
     mean, var = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
     return (x - mean) * jax.lax.rsqrt(var + 1e-5) * layer["w"] + layer["b"]
 
 
-def mlp(layers, x):
+def mlp(layers: Any, x: Any) -> Any:
     for layer in layers[:-1]:
         x = jax.nn.relu(apply(layer, x))
     return apply(layers[-1], x)
 
 
-def transformer_weights(width=256, n_layers=4):
+def transformer_weights(width: int = 256, n_layers: int = 4) -> dict[str, Any]:
     def layer():
         sizes = {"qkv": (width, 3 * width), "join": (width, width)}
         sizes |= {"wide": (width, 4 * width), "narrow": (4 * width, width)}
@@ -87,7 +92,7 @@ def transformer_weights(width=256, n_layers=4):
     return {"embedding": normal(5000, width), "layers": layers, "out": dense(width, 5000)}
 
 
-def transformer(weights, x):
+def transformer(weights: Any, x: Any) -> Any:
     x = weights["embedding"][x]
     batch, length, width = x.shape
     for layer in weights["layers"]:
@@ -103,12 +108,12 @@ def transformer(weights, x):
     return apply(weights["out"], x)
 
 
-def sgd(state, weights, grads):
+def sgd(state: Any, weights: Any, grads: Any) -> Any:
     state = jax.tree.map(lambda m, g: 0.9 * m + g, state, grads)
     return state, jax.tree.map(lambda w, m: w - 0.01 * m, weights, state)
 
 
-def adam(state, weights, grads):
+def adam(state: Any, weights: Any, grads: Any) -> Any:
     mean, var = state if isinstance(state, tuple) else (state, state)
     mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, mean, grads)
     var = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, var, grads)
@@ -116,7 +121,7 @@ def adam(state, weights, grads):
     return (mean, var), step
 
 
-def training(predict, make_weights, x, y, update):
+def training(predict: Any, make_weights: Any, x: Any, y: Any, update: Any) -> Any:
     def make():
         weights = make_weights()
         zeros = jax.tree.map(jnp.zeros_like, weights)
@@ -139,11 +144,11 @@ def training(predict, make_weights, x, y, update):
     return make
 
 
-def tokens(*shape):
+def tokens(*shape: Any) -> Any:
     return jax.random.randint(next(KEYS), shape, 0, 5000)
 
 
-def inference(x):
+def inference(x: Any) -> Any:
     def make():
         weights, run = transformer_weights(), jax.jit(transformer)
         return kept(lambda: run(weights, x))

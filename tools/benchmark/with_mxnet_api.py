@@ -3,6 +3,8 @@
 usage: with_mxnet_api.py WORKLOAD SECONDS MODULE
 """
 
+from __future__ import annotations
+
 import importlib
 import sys
 from typing import Any
@@ -18,32 +20,32 @@ rng = np.random.RandomState(0)
 
 
 class Chain(HybridBlock):
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         for _ in range(50):
             x = F.relu(x * 1.01 + 0.1)
         return x
 
 
 class Gelu(HybridBlock):
-    def hybrid_forward(self, F, x, y):
+    def hybrid_forward(self, F: Any, x: Any, y: Any) -> Any:
         z = x * y + x
         return 0.5 * z * (1 + F.tanh(0.79788456 * (z + 0.044715 * z * z * z)))
 
 
 class LanguageModel(HybridBlock):
-    def __init__(self, layer, vocabulary=5000, hidden=256):
+    def __init__(self, layer: Any, vocabulary: int = 5000, hidden: int = 256):
         super().__init__()
         with self.name_scope():
             self.embedding = nn.Embedding(vocabulary, hidden)
             self.layer = layer(hidden, 2, input_size=hidden)
             self.out = nn.Dense(vocabulary, flatten=False, in_units=hidden)
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return self.out(self.layer(self.embedding(x)))
 
 
 class EncoderLayer(HybridBlock):
-    def __init__(self, width, n_heads):
+    def __init__(self, width: Any, n_heads: Any):
         super().__init__()
         self.n_heads, self.scale = n_heads, (width / n_heads) ** -0.5
         with self.name_scope():
@@ -54,7 +56,7 @@ class EncoderLayer(HybridBlock):
             self.norm_1, self.norm_2 = (nn.LayerNorm(in_channels=width) for _ in range(2))
             self.act = nn.GELU()
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         def heads(t):  # (batch, length, width) -> (batch * heads, length, width / heads)
             t = F.reshape(t, shape=(0, 0, self.n_heads, -1))
             return F.reshape(F.transpose(t, axes=(0, 2, 1, 3)), shape=(-3, 0, 0))
@@ -68,7 +70,7 @@ class EncoderLayer(HybridBlock):
 
 
 class Transformer(HybridBlock):
-    def __init__(self, vocabulary=5000, width=256, n_layers=4):
+    def __init__(self, vocabulary: int = 5000, width: int = 256, n_layers: int = 4):
         super().__init__()
         with self.name_scope():
             self.embedding = nn.Embedding(vocabulary, width)
@@ -78,17 +80,17 @@ class Transformer(HybridBlock):
                     self.body.add(EncoderLayer(width, 4))
             self.out = nn.Dense(vocabulary, flatten=False, in_units=width)
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return self.out(self.body(self.embedding(x)))
 
 
-def mlp():
+def mlp() -> Any:
     net = nn.HybridSequential()
     net.add(nn.Dense(128, activation="relu"), nn.Dense(64, activation="relu"), nn.Dense(10))
     return net
 
 
-def lenet():
+def lenet() -> Any:
     net = nn.HybridSequential()
     net.add(nn.Conv2D(20, 5, activation="relu"), nn.MaxPool2D(2, 2))
     net.add(nn.Conv2D(50, 5, activation="relu"), nn.MaxPool2D(2, 2), nn.Flatten())
@@ -96,19 +98,19 @@ def lenet():
     return net
 
 
-def zoo(name):
+def zoo(name: str) -> Any:
     return lambda: gluon.model_zoo.vision.get_model(name, classes=1000)
 
 
-def images(*shape):
+def images(*shape: Any) -> Any:
     return lambda: nd.array(rng.rand(*shape).astype("float32"))
 
 
-def tokens(*shape):
+def tokens(*shape: Any) -> Any:
     return lambda: nd.array(rng.randint(0, 5000, shape).astype("float32"))
 
 
-def ready(make, hybrid=True):
+def ready(make: Any, hybrid: bool = True) -> Any:
     net = make()
     net.initialize(mx.init.Xavier())
     if hybrid:
@@ -116,7 +118,7 @@ def ready(make, hybrid=True):
     return net
 
 
-def add(n):
+def add(n: Any) -> Any:
     def make():
         a, b = nd.ones((n, n)), nd.ones((n, n))
         return lambda: [a + b for _ in range(100)], 100
@@ -124,7 +126,7 @@ def add(n):
     return make
 
 
-def forward(make_net, data, hybrid=True):
+def forward(make_net: Any, data: Any, hybrid: bool = True) -> Any:
     def make():
         net, x = ready(make_net, hybrid), data()
         return lambda: net(x)
@@ -132,13 +134,15 @@ def forward(make_net, data, hybrid=True):
     return make
 
 
-def gelu():
+def gelu() -> Any:
     net = ready(Gelu)
     x, y = images(1 << 22)() - 0.5, images(1 << 22)() - 0.5
     return lambda: net(x, y)
 
 
-def training(make_net, data, labels, hybrid=True, optimizer="sgd"):
+def training(
+    make_net: Any, data: Any, labels: Any, hybrid: bool = True, optimizer: str = "sgd"
+) -> Any:
     def make():
         net, x, y = ready(make_net, hybrid), data(), labels()
         loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
@@ -160,7 +164,7 @@ def training(make_net, data, labels, hybrid=True, optimizer="sgd"):
     return make
 
 
-def record_iterator():
+def record_iterator() -> Any:
     """A batch of cropped, mirrored and normalised photographs from a record file."""
     import photographs as p
 
@@ -172,7 +176,7 @@ def record_iterator():
             header = mx.recordio.IRHeader(0, float(i % 2), i, 0)
             record.write_idx(i, mx.recordio.pack(header, file.read()))
     record.close()
-    numbers = {}
+    numbers: dict[str, float] = {}
     for colour, mean, std in zip("rgb", p.MEAN, p.STD):
         numbers |= {f"mean_{colour}": 255 * mean, f"std_{colour}": 255 * std}
     found = mx.io.ImageRecordIter(
@@ -196,15 +200,15 @@ def record_iterator():
 
 
 class RandomCrop(Block):
-    def __init__(self, edge):
+    def __init__(self, edge: Any):
         super().__init__()
         self.edge = edge
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         return mx.image.random_crop(x, (self.edge, self.edge))[0]
 
 
-def image_loader(thread_pool):
+def image_loader(thread_pool: Any) -> Any:
     """The same from a folder through a DataLoader with two workers."""
 
     def make():
@@ -230,7 +234,7 @@ def image_loader(thread_pool):
     return make
 
 
-def classes(n, batch):
+def classes(n: Any, batch: Any) -> Any:
     return lambda: nd.array(rng.randint(0, n, batch).astype("float32"))
 
 

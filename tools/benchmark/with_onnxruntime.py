@@ -3,9 +3,12 @@
 usage: with_onnxruntime.py WORKLOAD SECONDS
 """
 
+from __future__ import annotations
+
 import io
 import os
 import sys
+from typing import Any
 
 import onnxruntime
 import torch
@@ -15,7 +18,7 @@ sys.argv.append("eager")
 from with_torch import NETS  # noqa: E402
 
 
-def forward(make):
+def forward(make: Any) -> Any:
     def made():
         net, x = make()
         file = io.BytesIO()

@@ -3,7 +3,10 @@
 usage: with_torch.py WORKLOAD SECONDS eager|compile
 """
 
+from __future__ import annotations
+
 import sys
+from typing import Any
 
 import torch
 from timing import time_workload
@@ -13,14 +16,14 @@ torch.manual_seed(0)
 
 
 class Chain(nn.Module):
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         for _ in range(50):
             x = torch.relu(x * 1.01 + 0.1)
         return x
 
 
 class Gelu(nn.Module):
-    def forward(self, x, y):
+    def forward(self, x: Any, y: Any) -> Any:
         z = x * y + x
         return 0.5 * z * (1 + torch.tanh(0.79788456 * (z + 0.044715 * z * z * z)))
 
@@ -28,21 +31,23 @@ class Gelu(nn.Module):
 class Residual(nn.Module):
     """relu(body(x) + shortcut(x))"""
 
-    def __init__(self, body, shortcut):
+    def __init__(self, body: Any, shortcut: Any):
         super().__init__()
         self.body, self.shortcut = body, shortcut
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         return torch.relu(self.body(x) + self.shortcut(x))
 
 
-def conv(n_in, n_out, kernel, stride=1, groups=1, act=None):
+def conv(
+    n_in: Any, n_out: Any, kernel: Any, stride: int = 1, groups: int = 1, act: Any = None
+) -> Any:
     pad = kernel // 2
     layers = [nn.Conv2d(n_in, n_out, kernel, stride, pad, groups=groups, bias=False)]
     return nn.Sequential(*layers, nn.BatchNorm2d(n_out), *([act()] if act else []))
 
 
-def resnet(depths, bottleneck):
+def resnet(depths: Any, bottleneck: Any) -> Any:
     layers, n_in = [conv(3, 64, 7, 2, act=nn.ReLU), nn.MaxPool2d(3, 2, 1)], 64
     for stage, depth in enumerate(depths):
         width = 64 << stage
@@ -66,7 +71,7 @@ def resnet(depths, bottleneck):
 
 
 class Inverted(nn.Module):
-    def __init__(self, n_in, n_out, expand, stride):
+    def __init__(self, n_in: Any, n_out: Any, expand: Any, stride: Any):
         super().__init__()
         wide = n_in * expand
         self.add = stride == 1 and n_in == n_out
@@ -76,11 +81,11 @@ class Inverted(nn.Module):
             conv(wide, n_out, 1),
         )
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         return x + self.body(x) if self.add else self.body(x)
 
 
-def mobilenet_v2():
+def mobilenet_v2() -> Any:
     rows = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2)]
     rows += [(6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]
     layers, n_in = [conv(3, 32, 3, 2, act=nn.ReLU6)], 32
@@ -93,24 +98,24 @@ def mobilenet_v2():
 
 
 class LanguageModel(nn.Module):
-    def __init__(self, layer):
+    def __init__(self, layer: Any):
         super().__init__()
         self.embedding, self.layer = nn.Embedding(5000, 256), layer(256, 256, 2)
         self.out = nn.Linear(256, 5000)
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         return self.out(self.layer(self.embedding(x))[0])
 
 
 class EncoderLayer(nn.Module):
-    def __init__(self, width, n_heads):
+    def __init__(self, width: Any, n_heads: Any):
         super().__init__()
         self.n_heads = n_heads
         self.qkv, self.join = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
         self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         batch, length, width = x.shape
         q, k, v = (
             t.view(batch, length, self.n_heads, -1).transpose(1, 2)
@@ -121,23 +126,23 @@ class EncoderLayer(nn.Module):
         return self.norm_2(x + self.narrow(nn.functional.gelu(self.wide(x))))
 
 
-def transformer():
+def transformer() -> Any:
     layers = [EncoderLayer(256, 4) for _ in range(4)]
     return nn.Sequential(nn.Embedding(5000, 256), *layers, nn.Linear(256, 5000))
 
 
-def mlp():
+def mlp() -> Any:
     layers = [nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10)]
     return nn.Sequential(*layers)
 
 
-def lenet():
+def lenet() -> Any:
     features = [nn.Conv2d(1, 20, 5), nn.ReLU(), nn.MaxPool2d(2, 2)]
     features += [nn.Conv2d(20, 50, 5), nn.ReLU(), nn.MaxPool2d(2, 2), nn.Flatten()]
     return nn.Sequential(*features, nn.Linear(800, 500), nn.ReLU(), nn.Linear(500, 10))
 
 
-def tokens(*shape):
+def tokens(*shape: Any) -> Any:
     return torch.randint(0, 5000, shape)
 
 
@@ -151,11 +156,11 @@ NETS = {  # of inference: name -> (network, its input)
 }
 
 
-def tuned(net):
+def tuned(net: Any) -> Any:
     return torch.compile(net) if sys.argv[3] == "compile" else net
 
 
-def add(n):
+def add(n: Any) -> Any:
     def make():
         a, b = torch.ones(n, n), torch.ones(n, n)
         return lambda: [a + b for _ in range(100)], 100
@@ -163,7 +168,7 @@ def add(n):
     return make
 
 
-def forward(make_net):
+def forward(make_net: Any) -> Any:
     def make():
         net, *inputs = make_net()
         net = tuned(net.eval())
@@ -177,7 +182,7 @@ def forward(make_net):
     return make
 
 
-def training(net, x, y, optimizer=None):
+def training(net: Any, x: Any, y: Any, optimizer: Any = None) -> Any:
     def make():
         made = net().train()
         model = tuned(made)
@@ -194,15 +199,15 @@ def training(net, x, y, optimizer=None):
     return make
 
 
-def sgd(parameters):
+def sgd(parameters: Any) -> Any:
     return torch.optim.SGD(parameters, lr=0.01, momentum=0.9)
 
 
-def adam(parameters):
+def adam(parameters: Any) -> Any:
     return torch.optim.Adam(parameters, lr=0.01)
 
 
-def photograph_loader():
+def photograph_loader() -> Any:
     """A batch of cropped, mirrored and normalised photographs: Pillow in two worker processes, the
     steps as torchvision has them."""
     import random
@@ -224,7 +229,7 @@ def photograph_loader():
             x, y = (random.randint(0, p.EDGE - p.CROP) for _ in range(2))
             image = image.crop((x, y, x + p.CROP, y + p.CROP))
             if random.random() < 0.5:
-                image = image.transpose(Image.FLIP_LEFT_RIGHT)
+                image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
             pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
             return pixels.to(torch.float32).div(255).sub_(mean).div_(std), i % 2
 
@@ -235,7 +240,7 @@ def photograph_loader():
     return lambda: (folder, next(batches))
 
 
-def vectors():
+def vectors() -> Any:
     return torch.rand(1 << 22) - 0.5
 
 

@@ -4,7 +4,8 @@ tests."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from os import PathLike
 from typing import Any, ClassVar
 
 from ...engine.error import InvalidType, InvalidValue, MissingMethod
@@ -29,11 +30,13 @@ class KVStoreBase:
     _updater: Any  # of a store that updates its weights
     kv_registry: ClassVar[dict[str, type]] = {}
 
-    def broadcast(self, key, value, out, priority=0) -> None:
+    def broadcast(self, key: Any, value: Any, out: Any, priority: int | Sequence[int] = 0) -> None:
         """Copies value of the first worker into every array of out."""
         raise self._missing("broadcast")
 
-    def pushpull(self, key, value, out=None, priority=0) -> None:
+    def pushpull(
+        self, key: Any, value: Any, out: Any = None, priority: int | Sequence[int] = 0
+    ) -> None:
         """Sums value's arrays, over all workers, and writes the sum into out (default: into
         value).
 
@@ -42,39 +45,49 @@ class KVStoreBase:
         """
         raise self._missing("pushpull")
 
-    def init(self, key, value) -> None:
+    def init(self, key: Any, value: Any) -> None:
         """Gives a key its first value."""
         raise self._missing("init")
 
-    def push(self, key, value, priority=0) -> None:
+    def push(self, key: Any, value: Any, priority: int | Sequence[int] = 0) -> None:
         """Sums value's arrays into the key's value, or updates it by the sum."""
         raise self._missing("push")
 
-    def pull(self, key, out=None, priority=0, ignore_sparse=True) -> None:
+    def pull(
+        self,
+        key: Any,
+        out: Any = None,
+        priority: int | Sequence[int] = 0,
+        ignore_sparse: bool = True,
+    ) -> None:
         """Copies the key's value into every array of out."""
         raise self._missing("pull")
 
-    def row_sparse_pull(self, key, out=None, priority=0, row_ids=None) -> None:
+    def row_sparse_pull(
+        self, key: Any, out: Any = None, priority: int | Sequence[int] = 0, row_ids: Any = None
+    ) -> None:
         """Copies rows of a row_sparse value into out."""
         raise self._missing("row_sparse_pull")
 
-    def set_gradient_compression(self, compression_params) -> None:
+    def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
         """From now on gradients are compressed before they are summed."""
         raise self._missing("set_gradient_compression")
 
-    def set_optimizer(self, optimizer) -> None:
+    def set_optimizer(self, optimizer: Any) -> None:
         """From now on the store updates its weights itself."""
         raise self._missing("set_optimizer")
 
-    def is_capable(self, capability) -> bool:
+    def is_capable(self, capability: Any) -> bool:
         """Can it do this? capability: KVStoreBase.OPTIMIZER."""
         raise self._missing("is_capable")
 
-    def save_optimizer_states(self, fname, dump_optimizer=False) -> None:
+    def save_optimizer_states(
+        self, fname: str | PathLike[str], dump_optimizer: bool = False
+    ) -> None:
         """Writes the states of the store's optimizer; dump_optimizer: its hyperparameters too."""
         raise self._missing("save_optimizer_states")
 
-    def load_optimizer_states(self, fname) -> None:
+    def load_optimizer_states(self, fname: str | PathLike[str]) -> None:
         """Reads what save_optimizer_states wrote."""
         raise self._missing("load_optimizer_states")
 
@@ -97,7 +110,7 @@ class KVStoreBase:
         return MissingMethod(f"{type(self).__name__} does not define {method}")
 
     @staticmethod
-    def register(klass):
+    def register(klass: Any) -> Any:
         """A decorator: `create` makes this class by its name, any case."""
         if not isinstance(klass, type):
             raise InvalidType(f"KVStoreBase.register: needs a class, got {klass!r}")
@@ -113,7 +126,7 @@ class KVStoreBase:
         return klass
 
 
-def arrays_of(value) -> list[NDArray]:
+def arrays_of(value: Any) -> list[NDArray]:
     """The arrays of one key. Raises StoreError."""
     arrays = list(value) if isinstance(value, (list, tuple)) else [value]
     for a in arrays:
@@ -128,12 +141,14 @@ class TestStore(KVStoreBase):
 
     __test__ = False  # pytest takes it for tests
 
-    def broadcast(self, key, value, out, priority=0) -> None:
+    def broadcast(self, key: Any, value: Any, out: Any, priority: int | Sequence[int] = 0) -> None:
         with pause():
             for o in arrays_of(out):
                 copy_into(arrays_of(value)[0], o)
 
-    def pushpull(self, key, value, out=None, priority=0) -> None:
+    def pushpull(
+        self, key: Any, value: Any, out: Any = None, priority: int | Sequence[int] = 0
+    ) -> None:
         arrays = arrays_of(value)
         if out is None and isinstance(value, NDArray):
             return
@@ -143,7 +158,7 @@ class TestStore(KVStoreBase):
                 copy_back(summed, o)
 
     @staticmethod
-    def is_capable(capability) -> bool:
+    def is_capable(capability: Any) -> bool:
         if capability.lower() == KVStoreBase.OPTIMIZER:
             return False
         raise InvalidValue(f"Unknown capability: {capability}")
@@ -170,7 +185,7 @@ def state_of(store: KVStoreBase) -> tuple[Any, dict]:
     return updater, stored
 
 
-def check_store(kvstore) -> None:
+def check_store(kvstore: Any) -> None:
     """Raises InvalidValue for an unknown name, InvalidType for a value that is not a store, a name
     or None."""
     if kvstore is None or isinstance(kvstore, KVStoreBase):
@@ -192,7 +207,7 @@ def check_store(kvstore) -> None:
     )
 
 
-def create(name="local") -> KVStoreBase:
+def create(name: str = "local") -> KVStoreBase:
     """A store: "local" sums on cpu(0), "device" on the device of the first value, "nccl" over GPUs
     by NVIDIA's library; or a registered class by its name.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ...engine.error import InvalidType
 from .base import KVStoreBase, check_store, create
@@ -11,7 +12,9 @@ BIG = 1 << 24  # elements; larger weights are updated faster on their devices th
 update_on_store = True  # MXNET_UPDATE_ON_KVSTORE in compatibility mode
 
 
-def choose_store(kvstore, num_device: int, arg_params: dict) -> tuple[KVStoreBase | None, bool]:
+def choose_store(
+    kvstore: Any, num_device: int, arg_params: dict
+) -> tuple[KVStoreBase | None, bool]:
     """(store or None, does it update the weights).
 
     Args:
@@ -36,7 +39,7 @@ def choose_store(kvstore, num_device: int, arg_params: dict) -> tuple[KVStoreBas
     return store, on_store and store.is_capable("optimizer")
 
 
-def choose_sparse_store(kvstore) -> tuple[KVStoreBase, bool]:
+def choose_sparse_store(kvstore: Any) -> tuple[KVStoreBase, bool]:
     """(store, True): row_sparse weights live on a store, which updates them."""
     if isinstance(kvstore, KVStoreBase):
         return kvstore, True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from ...engine import lib
 from ...engine._array import shared
@@ -36,7 +37,7 @@ def in_turn(arrays: list[NDArray], priority: int) -> int:
     return 0 if any(a.context.kind.streams for a in arrays) else priority
 
 
-def total(arrays: list[NDArray], context) -> NDArray:
+def total(arrays: list[NDArray], context: Any) -> NDArray:
     """The sum of arrays of any devices on one of them; a single array that is already there is
     returned unchanged."""
     like = arrays[0]._spec

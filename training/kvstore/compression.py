@@ -8,6 +8,8 @@ float32 word: value i lies in byte i // 4, the first one in its highest bits. So
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...engine import cpu, push
@@ -51,7 +53,7 @@ class GradientCompression(Stateful):
     Raises: InvalidValue (MXNetError) for another type or threshold.
     """
 
-    def __init__(self, params):
+    def __init__(self, params: Any):
         if not isinstance(params, dict):
             raise InvalidValue(
                 f"unexpected type for param_dict: {type(params)}\n  fix: {{'type': '2bit'}}"
@@ -64,7 +66,7 @@ class GradientCompression(Stateful):
             raise InvalidValue(f"threshold must be greater than 0, got {self.threshold}")
         self._residuals: dict[tuple, NDArray] = {}
 
-    def through(self, key, number: int, gradient: NDArray, priority: int = 0) -> NDArray:
+    def through(self, key: Any, number: int, gradient: NDArray, priority: int = 0) -> NDArray:
         """The gradient of device `number` after compression and decompression; an operation on the
         engine.
 

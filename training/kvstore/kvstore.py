@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from os import PathLike
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +42,7 @@ class KVStore(KVStoreBase):
     [2.0, 2.0]
     """
 
-    def __init__(self, handle="local"):
+    def __init__(self, handle: str = "local"):
         check_store(handle)
         self.handle = self._type = handle
         self._stored: dict = {}
@@ -91,7 +93,7 @@ class KVStore(KVStoreBase):
 
     # ---- values ----------------------------------------------------------------------------------
 
-    def init(self, key, value) -> None:
+    def init(self, key: Any, value: Any) -> None:
         """Stores a first value of each key. Raises StoreError for a key that has one."""
         for k, arrays in self._pairs(key, value):
             if k in self._stored:
@@ -105,7 +107,7 @@ class KVStore(KVStoreBase):
         with pause():
             self._stored[key] = value.copyto(cpu())
 
-    def push(self, key, value, priority=0) -> None:
+    def push(self, key: Any, value: Any, priority: int | Sequence[int] = 0) -> None:
         """Sums each key's arrays and stores the sum, or updates the stored value by it.
 
         priority: of the ready sums, those with higher priority run first; a number, or one for each
@@ -160,7 +162,13 @@ class KVStore(KVStoreBase):
         else:
             self._stored[key] = merged.copy()
 
-    def pull(self, key, out=None, priority=0, ignore_sparse=True) -> None:
+    def pull(
+        self,
+        key: Any,
+        out: Any = None,
+        priority: int | Sequence[int] = 0,
+        ignore_sparse: bool = True,
+    ) -> None:
         """Copies the stored value of each key into the arrays of out, on any device.
 
         ignore_sparse: sparse arrays of out are skipped, with a warning; row_sparse_pull writes
@@ -195,7 +203,9 @@ class KVStore(KVStoreBase):
                 for o in outs:
                     write(self._stored[k], o)
 
-    def pushpull(self, key, value, out=None, priority=0) -> None:
+    def pushpull(
+        self, key: Any, value: Any, out: Any = None, priority: int | Sequence[int] = 0
+    ) -> None:
         """push and pull: without an updater, out (default: value itself) becomes the sum."""
         pairs = self._pairs(key, value)
         targets = dict(pairs if out is None else self._pairs(key, out))
@@ -211,12 +221,14 @@ class KVStore(KVStoreBase):
                 self._pull([(k, targets.pop(k)) for k, _ in sums if k in targets])
         self._pull(list(targets.items()))
 
-    def broadcast(self, key, value, out, priority=0) -> None:
+    def broadcast(self, key: Any, value: Any, out: Any, priority: int | Sequence[int] = 0) -> None:
         """init and pull."""
         self.init(key, value)
         self.pull(key, out, priority)
 
-    def row_sparse_pull(self, key, out=None, priority=0, row_ids=None) -> None:
+    def row_sparse_pull(
+        self, key: Any, out: Any = None, priority: int | Sequence[int] = 0, row_ids: Any = None
+    ) -> None:
         """Copies the rows row_ids of a row_sparse value into out, the other rows become empty.
 
         row_ids: an NDArray of row numbers, in any order and repeated as they are; or one for each
@@ -249,7 +261,7 @@ class KVStore(KVStoreBase):
 
     # ---- the optimizer ---------------------------------------------------------------------------
 
-    def set_optimizer(self, optimizer) -> None:
+    def set_optimizer(self, optimizer: Any) -> None:
         """push updates the stored values with an optimizer from now on."""
         self._set_updater(opt.get_updater(optimizer, 0))
 
@@ -257,7 +269,7 @@ class KVStore(KVStoreBase):
         """updater(key, merged, stored) changes stored in place."""
         self._updater = updater
 
-    def set_gradient_compression(self, compression_params) -> None:
+    def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
         """Compresses pushed gradients to two bits: {"type": "2bit", "threshold": 0.5}.
 
         Raises MXNetError on "local" stores.
@@ -269,20 +281,22 @@ class KVStore(KVStoreBase):
             )
         self._compression = GradientCompression(compression_params)
 
-    def is_capable(self, capability) -> bool:
+    def is_capable(self, capability: Any) -> bool:
         """Can it do this? capability: "optimizer"."""
         if capability.lower() == KVStoreBase.OPTIMIZER:
             return True
         raise InvalidValue(f"Unknown capability: {capability}")
 
-    def save_optimizer_states(self, fname, dump_optimizer=False) -> None:
+    def save_optimizer_states(
+        self, fname: str | PathLike[str], dump_optimizer: bool = False
+    ) -> None:
         """Writes the optimizer's states as arrays and JSON; dump_optimizer: its hyperparameters
         too."""
         if self._updater is None:
             raise StoreError("Cannot save states: there is no optimizer\n  fix: kv.set_optimizer")
         self._updater.save(fname, dump_optimizer)
 
-    def load_optimizer_states(self, fname) -> None:
+    def load_optimizer_states(self, fname: str | PathLike[str]) -> None:
         """Reads what save_optimizer_states wrote. Raises MXNetError for pickles."""
         if self._updater is None:
             raise StoreError("Cannot load states: there is no optimizer\n  fix: kv.set_optimizer")
@@ -337,9 +351,9 @@ def _share_memory(pairs) -> bool:
     return any(owner.setdefault(v, key) != key for v, key in zip(variables.tolist(), keys))
 
 
-def priorities(priority, n: int) -> Sequence[int]:
+def priorities(priority: int | Sequence[int], n: int) -> Sequence[int]:
     """One for each of n keys."""
-    if isinstance(priority, (list, tuple)):
+    if not isinstance(priority, int):
         if len(priority) != n:
             raise StoreError(f"kvstore: needs a priority for each of {n} keys, got {len(priority)}")
         return priority

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...engine.error import MXNetError
 
 
 class KVStoreServer:
     """The server of a distributed store. In plait every process has its own store."""
 
-    def __init__(self, kvstore):
+    def __init__(self, kvstore: Any):
         self.kvstore, self.handle = kvstore, kvstore.handle
 
     def run(self) -> None:

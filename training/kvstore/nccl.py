@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from ...engine import ffi, lib, num_gpus, push
 from ...engine.error import MXNetError
 from ...ndarray import NDArray
@@ -96,11 +99,13 @@ class NcclStore(KVStore):
     """A store that sums over GPUs with NCCL. What NCCL cannot do, such as sparse arrays, works as
     in the store "device"."""
 
-    def __init__(self, handle="nccl"):
+    def __init__(self, handle: str = "nccl"):
         super().__init__(handle)
         _cupy_cuda()
 
-    def pushpull(self, key, value, out=None, priority=0) -> None:
+    def pushpull(
+        self, key: Any, value: Any, out: Any = None, priority: int | Sequence[int] = 0
+    ) -> None:
         """push and pull; without an updater the arrays of each key are summed in place."""
         pairs = self._pairs(key, value)
         targets = pairs if out is None else self._pairs(key, out)

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy
 
@@ -25,7 +26,7 @@ from ...ndarray.saved_state import Stateful
 MAX_PENDING = 64
 
 
-def create(metric, *args, **kwargs) -> EvalMetric:
+def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:
     """A metric from its name, a function (label, pred) -> value, a list of these, what
     `get_config` gave (a dict or its JSON text), or a metric (returned as it is).
 
@@ -53,7 +54,7 @@ class UnknownMetric(InvalidValue):
     """No metric has this name."""
 
 
-def check_label_shapes(labels, preds, wrap: bool = False, shape: bool = False):
+def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool = False) -> Any:
     """Raises ValueError unless there are as many labels as predictions (of one shape, if `shape`).
 
     wrap: make lists of single arrays. Returns (labels, preds).
@@ -80,7 +81,13 @@ class EvalMetric(Stateful):
         output_names, label_names: the entries of the dicts that update_dict takes; None takes all.
     """
 
-    def __init__(self, name, output_names=None, label_names=None, **kwargs):
+    def __init__(
+        self,
+        name: str,
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
+        **kwargs: Any,
+    ):
         self.name = str(name)
         self.output_names, self.label_names = output_names, label_names
         self._has_global_stats = kwargs.pop("has_global_stats", False)
@@ -119,7 +126,7 @@ class EvalMetric(Stateful):
         self._pending = [(total, count, False) for total, count, _ in self._pending]
         self._local = [0.0, 0]
 
-    def add(self, total, count) -> None:
+    def add(self, total: Any, count: Any) -> None:
         """Adds to both statistics; an NDArray is fetched when the result is read, or
         after a while."""
         self._pending.append((total, count, True))
@@ -183,7 +190,7 @@ class EvalMetric(Stateful):
 
     # ---- input -----------------------------------------------------------------------------------
 
-    def update(self, labels, preds) -> None:
+    def update(self, labels: Any, preds: Any) -> None:
         """Takes one batch: lists of arrays, or single arrays."""
         raise InvalidType(f"{type(self).__name__} must define update(labels, preds)")
 
@@ -211,7 +218,7 @@ def _pairs(got) -> list[tuple]:
     return list(zip(names, values)) if isinstance(names, list) else [(names, values)]
 
 
-def as_array(x) -> NDArray:
+def as_array(x: Any) -> NDArray:
     return x if isinstance(x, NDArray) else functions.array(x, dtype=numpy.asarray(x).dtype)
 
 
@@ -220,7 +227,7 @@ def flat(x: NDArray, dtype: str = "float32") -> NDArray:
     return x if x._spec.dtype == dtype else x.astype(dtype)
 
 
-def pairs(labels, preds):
+def pairs(labels: Any, preds: Any) -> list[Any]:
     """Pairs of NDArrays after check_label_shapes, each on the device of the prediction."""
     labels, preds = check_label_shapes(labels, preds, True)
     pairs = [(as_array(a), as_array(b)) for a, b in zip(labels, preds, strict=True)]
@@ -238,11 +245,17 @@ REGISTRY = table(EvalMetric)
 class CompositeEvalMetric(EvalMetric):
     """Several metrics as one; names and values are lists."""
 
-    def __init__(self, metrics=None, name="composite", output_names=None, label_names=None):
+    def __init__(
+        self,
+        metrics: Any = None,
+        name: str = "composite",
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
+    ):
         self.metrics = [create(m) for m in metrics or []]
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
-    def add(self, metric, *_) -> None:
+    def add(self, metric: Any, *_: Any) -> None:
         """Appends a metric (anything `create` takes)."""
         self.metrics.append(create(metric))
 
@@ -252,7 +265,7 @@ class CompositeEvalMetric(EvalMetric):
             raise InvalidValue(f"Metric index {index} is out of range 0 and {len(self.metrics)}")
         return self.metrics[index]
 
-    def update_dict(self, labels, preds):
+    def update_dict(self, labels: Any, preds: Any) -> None:
         if self.label_names is not None:
             labels = OrderedDict((k, v) for k, v in labels.items() if k in self.label_names)
         if self.output_names is not None:
@@ -260,16 +273,16 @@ class CompositeEvalMetric(EvalMetric):
         for metric in self.metrics:
             metric.update_dict(labels, preds)
 
-    def update(self, labels, preds):
+    def update(self, labels: Any, preds: Any) -> None:
         for metric in self.metrics:
             metric.update(labels, preds)
 
-    def reset(self):
+    def reset(self) -> None:
         super().reset()
         for metric in self.metrics:
             metric.reset()
 
-    def reset_local(self):
+    def reset_local(self) -> None:
         super().reset_local()
         for metric in self.metrics:
             metric.reset_local()
@@ -282,13 +295,13 @@ class CompositeEvalMetric(EvalMetric):
                 values.append(value)
         return names, values
 
-    def get(self):
+    def get(self) -> Any:
         return self._all("get_name_value")
 
-    def get_global(self):
+    def get_global(self) -> Any:
         return self._all("get_global_name_value")
 
-    def get_config(self):
+    def get_config(self) -> Any:
         return super().get_config() | {"metrics": [m.get_config() for m in self.metrics]}
 
 
@@ -304,10 +317,10 @@ class CustomMetric(EvalMetric):
     def __init__(
         self,
         feval: Callable,
-        name=None,
-        allow_extra_outputs=False,
-        output_names=None,
-        label_names=None,
+        name: str | None = None,
+        allow_extra_outputs: bool = False,
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
     ):
         if name is None:
             name = feval.__name__
@@ -322,7 +335,7 @@ class CustomMetric(EvalMetric):
         )
         self._feval, self._allow_extra_outputs = feval, allow_extra_outputs
 
-    def update(self, labels, preds):
+    def update(self, labels: Any, preds: Any) -> None:
         if not self._allow_extra_outputs:
             labels, preds = check_label_shapes(labels, preds, True)
         for pred, label in zip(preds, labels):
@@ -330,11 +343,13 @@ class CustomMetric(EvalMetric):
             total, count = value if isinstance(value, tuple) else (value, 1)
             self.add(total, count)
 
-    def get_config(self):
+    def get_config(self) -> Any:
         raise MissingMethod("CustomMetric cannot be serialized")
 
 
-def np(numpy_feval: Callable, name=None, allow_extra_outputs: bool = False) -> CustomMetric:
+def np(
+    numpy_feval: Callable, name: str | None = None, allow_extra_outputs: bool = False
+) -> CustomMetric:
     """A metric from a function of NumPy arrays (label, pred)."""
 
     def feval(label, pred):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy
 
@@ -20,11 +22,17 @@ class Accuracy(EvalMetric):
     axis: the class axis of predictions that have one more axis than labels.
     """
 
-    def __init__(self, axis=1, name="accuracy", output_names=None, label_names=None):
+    def __init__(
+        self,
+        axis: int = 1,
+        name: str = "accuracy",
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
+    ):
         super().__init__(name, output_names, label_names, axis=axis, has_global_stats=True)
         self.axis = axis
 
-    def update(self, labels, preds):
+    def update(self, labels: Any, preds: Any) -> None:
         for label, pred in pairs(labels, preds):
             if pred.shape != label.shape:
                 if not -pred.ndim <= self.axis < pred.ndim:
@@ -48,7 +56,13 @@ class TopKAccuracy(EvalMetric):
     """The fraction of labels that are among the top_k (> 1) most likely classes; predictions are
     (N, classes)."""
 
-    def __init__(self, top_k=1, name="top_k_accuracy", output_names=None, label_names=None):
+    def __init__(
+        self,
+        top_k: int = 1,
+        name: str = "top_k_accuracy",
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
+    ):
         if top_k <= 1:
             raise InvalidValue(
                 f"TopKAccuracy: top_k must be above 1, got {top_k}\n  fix: use Accuracy for"
@@ -59,10 +73,10 @@ class TopKAccuracy(EvalMetric):
         if not self.name.endswith(f"_{top_k}"):  # get_config gives the whole name
             self.name += f"_{top_k}"
 
-    def get_config(self):
+    def get_config(self) -> Any:
         return super().get_config() | {"name": self.name}
 
-    def update(self, labels, preds):
+    def update(self, labels: Any, preds: Any) -> None:
         for label, pred in pairs(labels, preds):
             if pred.ndim > 2:
                 raise InvalidValue(
@@ -82,7 +96,13 @@ class _Confusion(EvalMetric):
     """Metrics of a confusion matrix (labels x predictions); macro: their mean over batches, micro:
     of all together."""
 
-    def __init__(self, name, average, output_names, label_names):
+    def __init__(
+        self,
+        name: str,
+        average: Any,
+        output_names: Sequence[str] | str | None,
+        label_names: Sequence[str] | str | None,
+    ):
         if average not in ("macro", "micro"):
             raise InvalidValue(
                 f"{type(self).__name__}: average must be 'macro' or 'micro', got {average!r}"
@@ -90,15 +110,15 @@ class _Confusion(EvalMetric):
         self.average = average
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
-    def reset(self):
+    def reset(self) -> None:
         super().reset()
         self._matrices = {"_local": numpy.zeros((2, 2)), "_global": numpy.zeros((2, 2))}
 
-    def reset_local(self):
+    def reset_local(self) -> None:
         super().reset_local()
         self._matrices["_local"] = numpy.zeros((2, 2))
 
-    def update(self, labels, preds):
+    def update(self, labels: Any, preds: Any) -> None:
         batch = numpy.zeros((2, 2))  # of all arrays together: devices, outputs
         for label, pred in pairs(labels, preds):
             matrix = self.confusion(label.asnumpy().astype(int).ravel(), pred.asnumpy())
@@ -123,7 +143,11 @@ class _Confusion(EvalMetric):
         numpy.add.at(matrix, (label, classes), 1)
         return matrix
 
-    def weight(self, matrix, batches) -> float:
+    def score(self, matrix: numpy.ndarray) -> float:
+        """The metric of a confusion matrix."""
+        raise NotImplementedError
+
+    def weight(self, matrix: numpy.ndarray, batches: Any) -> float:
         """The weight that num_inst counts: instances."""
         return matrix.sum()
 
@@ -138,10 +162,10 @@ def _sum(a: numpy.ndarray, b: numpy.ndarray) -> numpy.ndarray:
 
 
 class _Binary(_Confusion):
-    def get_config(self):
+    def get_config(self) -> Any:
         return super().get_config() | {"average": self.average}
 
-    def confusion(self, label, pred):
+    def confusion(self, label: Any, pred: Any) -> Any:
         if label.size and (label.min() < 0 or label.max() > 1):
             raise InvalidValue(
                 f"{type(self).__name__} currently only supports binary classification: labels must"
@@ -159,10 +183,16 @@ class F1(_Binary):
         "micro", the value of all updates together.
     """
 
-    def __init__(self, name="f1", output_names=None, label_names=None, average="macro"):
+    def __init__(
+        self,
+        name: str = "f1",
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
+        average: str = "macro",
+    ):
         super().__init__(name, average, output_names, label_names)
 
-    def score(self, matrix):
+    def score(self, matrix: numpy.ndarray) -> Any:
         hits = matrix[1, 1]
         return 2 * hits / (2 * hits + matrix[0, 1] + matrix[1, 0]) if hits else 0.0
 
@@ -171,10 +201,16 @@ class F1(_Binary):
 class MCC(_Binary):
     """Matthews correlation coefficient of two classes. average: as F1. Source: Matthews 1975."""
 
-    def __init__(self, name="mcc", output_names=None, label_names=None, average="macro"):
+    def __init__(
+        self,
+        name: str = "mcc",
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
+        average: str = "macro",
+    ):
         super().__init__(name, average, output_names, label_names)
 
-    def score(self, matrix):
+    def score(self, matrix: numpy.ndarray) -> Any:
         margins = [m for m in (*matrix.sum(axis=0), *matrix.sum(axis=1)) if m]
         return (
             (matrix[1, 1] * matrix[0, 0] - matrix[0, 1] * matrix[1, 0])
@@ -189,10 +225,16 @@ class PCC(_Confusion):
     """Correlation of labels and predictions for any number of classes: MCC's generalisation.
     Source: Gorodkin 2004."""
 
-    def __init__(self, name="pcc", output_names=None, label_names=None, has_global_stats=True):
+    def __init__(
+        self,
+        name: str = "pcc",
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
+        has_global_stats: bool = True,
+    ):
         super().__init__(name, "micro", output_names, label_names)
 
-    def score(self, matrix):
+    def score(self, matrix: numpy.ndarray) -> Any:
         n, rows, columns = matrix.sum(), matrix.sum(axis=1), matrix.sum(axis=0)
         both = numpy.sum(rows * (n - rows)) * numpy.sum(columns * (n - columns))
         return (
@@ -201,5 +243,5 @@ class PCC(_Confusion):
             else math.nan
         )
 
-    def weight(self, matrix, batches):
+    def weight(self, matrix: numpy.ndarray, batches: Any) -> Any:
         return batches + 1

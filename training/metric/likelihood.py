@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy
 
@@ -18,11 +20,17 @@ class CrossEntropy(EvalMetric):
     """Mean of -log(probability of the right class); predictions are (N, classes) probabilities.
     eps: added to them."""
 
-    def __init__(self, eps=1e-12, name="cross-entropy", output_names=None, label_names=None):
+    def __init__(
+        self,
+        eps: float = 1e-12,
+        name: str = "cross-entropy",
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
+    ):
         super().__init__(name, output_names, label_names, eps=eps, has_global_stats=True)
         self.eps = eps
 
-    def update(self, labels, preds):
+    def update(self, labels: Any, preds: Any) -> None:
         for label, pred in pairs(labels, preds):
             label = label.reshape((-1,))
             if pred.ndim != 2 or label.size != pred.shape[0]:
@@ -39,7 +47,13 @@ class CrossEntropy(EvalMetric):
 class NegativeLogLikelihood(CrossEntropy):
     """Mean of -log(probability of the right class)."""
 
-    def __init__(self, eps=1e-12, name="nll-loss", output_names=None, label_names=None):
+    def __init__(
+        self,
+        eps: float = 1e-12,
+        name: str = "nll-loss",
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
+    ):
         super().__init__(eps, name, output_names, label_names)
 
 
@@ -51,14 +65,19 @@ class Perplexity(EvalMetric):
     """
 
     def __init__(
-        self, ignore_label, axis=-1, name="perplexity", output_names=None, label_names=None
+        self,
+        ignore_label: int | None,
+        axis: int = -1,
+        name: str = "perplexity",
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
     ):
         super().__init__(
             name, output_names, label_names, ignore_label=ignore_label, has_global_stats=True
         )
         self.ignore_label, self.axis = ignore_label, axis
 
-    def update(self, labels, preds):
+    def update(self, labels: Any, preds: Any) -> None:
         if len(labels) != len(preds):
             raise InvalidValue(
                 f"Perplexity: needs as many labels as predictions, got {len(labels)} and"
@@ -80,7 +99,7 @@ class Perplexity(EvalMetric):
                 counts = functions.cast(label != float(self.ignore_label), dtype="float32")
                 self.add(functions.sum(logs * counts) * -1.0, functions.sum(counts))
 
-    def result(self, total, count):
+    def result(self, total: Any, count: Any) -> Any:
         return math.exp(total / count)
 
 
@@ -88,10 +107,15 @@ class Perplexity(EvalMetric):
 class Loss(EvalMetric):
     """The mean of the predictions, which are losses; labels are ignored."""
 
-    def __init__(self, name="loss", output_names=None, label_names=None):
+    def __init__(
+        self,
+        name: str = "loss",
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
+    ):
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
-    def update(self, _, preds):
+    def update(self, _: Any, preds: Any) -> None:
         for pred in [preds] if isinstance(preds, (NDArray, numpy.ndarray)) else preds:
             pred = as_array(pred)
             self.add(functions.sum(pred), pred.size)
@@ -101,7 +125,12 @@ class Loss(EvalMetric):
 class Torch(Loss):
     """Loss under another name."""
 
-    def __init__(self, name="torch", output_names=None, label_names=None):
+    def __init__(
+        self,
+        name: str = "torch",
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
+    ):
         super().__init__(name, output_names, label_names)
 
 
@@ -109,5 +138,10 @@ class Torch(Loss):
 class Caffe(Loss):
     """Loss under another name."""
 
-    def __init__(self, name="caffe", output_names=None, label_names=None):
+    def __init__(
+        self,
+        name: str = "caffe",
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
+    ):
         super().__init__(name, output_names, label_names)

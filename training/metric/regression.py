@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy
 
@@ -16,16 +18,25 @@ from .base import EvalMetric, alias, check_label_shapes, pairs, register
 class _Regression(EvalMetric):
     """The mean over batches of a mean over elements."""
 
-    def __init__(self, name, output_names=None, label_names=None):
+    def __init__(
+        self,
+        name: str,
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
+    ):
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
-    def update(self, labels, preds):
+    def update(self, labels: Any, preds: Any) -> None:
         for label, pred in pairs(labels, preds):
             label, pred = _column(label), _column(pred)
             label = (
                 label if label._spec.dtype == pred._spec.dtype else label.astype(pred._spec.dtype)
             )
             self.add(self.error(label - pred), 1)
+
+    def error(self, difference: NDArray) -> NDArray:
+        """The mean error of a batch: an array of one element."""
+        raise NotImplementedError
 
 
 def _column(x: NDArray) -> NDArray:
@@ -36,10 +47,15 @@ def _column(x: NDArray) -> NDArray:
 class MAE(_Regression):
     """Mean absolute error."""
 
-    def __init__(self, name="mae", output_names=None, label_names=None):
+    def __init__(
+        self,
+        name: str = "mae",
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
+    ):
         super().__init__(name, output_names, label_names)
 
-    def error(self, difference):
+    def error(self, difference: NDArray) -> Any:
         return functions.mean(functions.abs(difference))
 
 
@@ -47,10 +63,15 @@ class MAE(_Regression):
 class MSE(_Regression):
     """Mean squared error."""
 
-    def __init__(self, name="mse", output_names=None, label_names=None):
+    def __init__(
+        self,
+        name: str = "mse",
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
+    ):
         super().__init__(name, output_names, label_names)
 
-    def error(self, difference):
+    def error(self, difference: NDArray) -> Any:
         return functions.mean(functions.square(difference))
 
 
@@ -58,10 +79,15 @@ class MSE(_Regression):
 class RMSE(_Regression):
     """Root mean squared error: of each batch, then the mean."""
 
-    def __init__(self, name="rmse", output_names=None, label_names=None):
+    def __init__(
+        self,
+        name: str = "rmse",
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
+    ):
         super().__init__(name, output_names, label_names)
 
-    def error(self, difference):
+    def error(self, difference: NDArray) -> Any:
         return functions.sqrt(functions.mean(functions.square(difference)))
 
 
@@ -71,7 +97,13 @@ class PearsonCorrelation(EvalMetric):
     """Pearson's correlation of labels and predictions. average: "macro", the batches' mean, or
     "micro", of all."""
 
-    def __init__(self, name="pearsonr", output_names=None, label_names=None, average="macro"):
+    def __init__(
+        self,
+        name: str = "pearsonr",
+        output_names: Sequence[str] | str | None = None,
+        label_names: Sequence[str] | str | None = None,
+        average: str = "macro",
+    ):
         if average not in ("macro", "micro"):
             raise InvalidValue(
                 f"PearsonCorrelation: average must be 'macro' or 'micro', got {average!r}"
@@ -79,11 +111,11 @@ class PearsonCorrelation(EvalMetric):
         self.average = average
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
-    def reset(self):
+    def reset(self) -> None:
         super().reset()
         self.reset_micro()
 
-    def reset_local(self):
+    def reset_local(self) -> None:
         super().reset_local()
         self._moments["_local"] = _Moments()
 
@@ -91,7 +123,7 @@ class PearsonCorrelation(EvalMetric):
         """Clears the micro average."""
         self._moments = {"_local": _Moments(), "_global": _Moments()}
 
-    def update_variance(self, new_values, *aggregate):
+    def update_variance(self, new_values: Any, *aggregate: Any) -> Any:
         """(count, mean, sum of squared deviations) of values seen before, with new_values (N,)
         among them. Source: Welford 1962."""
         count, mean, squares = aggregate
@@ -100,13 +132,13 @@ class PearsonCorrelation(EvalMetric):
         mean = mean + delta.sum() / count
         return count, mean, squares + float((delta * (new_values - mean)).sum())
 
-    def update_cov(self, label, pred) -> None:
+    def update_cov(self, label: Any, pred: Any) -> None:
         """Adds the products of deviations (from the means so far) of more pairs."""
         for moments in self._moments.values():
             x, y = (values - mean for values, mean in zip((label, pred), moments.mean))
             moments.second += numpy.sum(x * y) * numpy.array([[0, 1], [1, 0]])
 
-    def update(self, labels, preds):
+    def update(self, labels: Any, preds: Any) -> None:
         for label, pred in pairs(labels, preds):
             check_label_shapes(label, pred, shape=True)
             x, y = (
@@ -126,10 +158,10 @@ class _Moments(Stateful):
     """Count, means and central second moments of pairs, batch by batch. Source: Chan et al.
     1979."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.n, self.mean, self.second = 0, numpy.zeros(2), numpy.zeros((2, 2))
 
-    def add(self, x, y) -> None:
+    def add(self, x: Any, y: Any) -> None:
         both = numpy.stack([x, y])
         n, mean = both.shape[1], both.mean(axis=1)
         centred, step, total = both - mean[:, None], mean - self.mean, self.n + n

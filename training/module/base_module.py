@@ -5,86 +5,25 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from os import PathLike
+from typing import Any
 
 import numpy as np
 
-from ...data.io import DataBatch, DataDesc, DataIter
+from ...data.io import DataBatch, DataIter
 from ...data.io.desc import need_iterator, position_of
 from ...engine import cpu
 from ...engine.error import InvalidValue, MissingMethod
 from ...graph.report import MemoryReport, ProgramReport, memory
 from ...ndarray import NDArray, functions, serialization
 from ...symbol.executor import Executor
-from ...symbol.symbol import Symbol
 from .. import metric
 from ..callback import BatchEndParam
 from ..initializer import Uniform
 from ..model_params import split_names
+from .described import ModuleError, as_list
 from .progress import Progress
-
-
-class ModuleError(InvalidValue):
-    """A module that is used before it is ready, or with arguments that do not fit."""
-
-
-class MissingParameter(ModuleError):
-    """A parameter that has no value."""
-
-
-def as_list(value) -> list:
-    """A list from one thing, several, or None."""
-    if value is None:
-        return []
-    return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
-def _check_input_names(symbol, names: Sequence[str], typename: str, throw: bool) -> None:
-    """Is every name an argument of the symbol? Raises ModuleError, or warns."""
-    if not isinstance(symbol, Symbol):
-        raise ModuleError(f"symbol must be a Symbol, got {type(symbol).__name__}")
-    arguments = symbol.list_arguments()
-    for name in names:
-        if name in arguments:
-            continue
-        inputs = [a for a in arguments if not a.endswith(("_weight", "_bias", "_gamma", "_beta"))]
-        text = (
-            f"You created Module with Module(..., {typename}_names={list(names)}) but input with"
-            f" name '{name}' is not found in symbol.list_arguments(). Did you mean one of:"
-            f" {', '.join(inputs)}"
-        )
-        if throw:
-            raise ModuleError(text)
-        warnings.warn(text, stacklevel=4)
-
-
-def descriptions(shapes) -> list[DataDesc]:
-    """DataDescs from DataDescs or pairs (name, shape)."""
-    try:
-        return [x if isinstance(x, DataDesc) else DataDesc(*x) for x in shapes]
-    except TypeError:
-        raise ModuleError(
-            f"bind: shapes must be a list of DataDescs or pairs (name, shape), got {shapes!r}\n"
-            "  fix: data_shapes=[('data', (32, 10))]"
-        ) from None
-
-
-def _parse_data_desc(data_names, label_names, data_shapes, label_shapes):
-    """(descriptions of data, of labels or None). Raises ModuleError where data names differ, warns
-    where label names do."""
-    data = descriptions(data_shapes)
-    labels = None if label_shapes is None else descriptions(label_shapes)
-    for names, found, kind in ((data_names, data, "data"), (label_names, labels or [], "label")):
-        if sorted(names) == sorted(x.name for x in found):
-            continue
-        text = (
-            f"Data provided by {kind}_shapes don't match names specified by {kind}_names"
-            f" ({found} vs. {names})"
-        )
-        if kind == "data":
-            raise ModuleError(text)
-        warnings.warn(text, stacklevel=4)
-    return data, labels
 
 
 class BaseModule:
@@ -94,14 +33,14 @@ class BaseModule:
     Attributes: binded, params_initialized, optimizer_initialized, for_training, inputs_need_grad.
     """
 
-    def __init__(self, logger=logging):
+    def __init__(self, logger: Any = logging):
         self.logger = logger
         self.binded = False
         self.for_training = False
         self.inputs_need_grad = False
         self.params_initialized = False
         self.optimizer_initialized = False
-        self._symbol = None
+        self._symbol: Any = None
         self._total_exec_bytes = 0
 
     def _need(self, optimizer=False, params=True) -> None:
@@ -114,12 +53,12 @@ class BaseModule:
             if not done:
                 raise ModuleError(f"{type(self).__name__}: not ready\n  fix: call {call} before")
 
-    def _undefined(self, what: str) -> MissingMethod:
-        return MissingMethod(f"{type(self).__name__} does not define {what}")
+    def _undefined(self, method: str) -> MissingMethod:
+        return MissingMethod(f"{type(self).__name__} does not define {method}")
 
     # ---- loops -----------------------------------------------------------------------------------
 
-    def forward_backward(self, data_batch) -> None:
+    def forward_backward(self, data_batch: Any) -> None:
         """forward in training mode, then backward."""
         self.forward(data_batch, is_train=True)
         self.backward()
@@ -141,14 +80,14 @@ class BaseModule:
 
     def score(
         self,
-        eval_data,
-        eval_metric,
-        num_batch=None,
-        batch_end_callback=None,
-        score_end_callback=None,
-        reset=True,
-        epoch=0,
-        sparse_row_id_fn=None,
+        eval_data: Any,
+        eval_metric: Any,
+        num_batch: int | None = None,
+        batch_end_callback: Any = None,
+        score_end_callback: Any = None,
+        reset: bool = True,
+        epoch: int = 0,
+        sparse_row_id_fn: Callable[..., Any] | None = None,
     ) -> list[tuple]:
         """The metric over an iterator's batches (num_batch of them): [(name, value)].
 
@@ -169,7 +108,13 @@ class BaseModule:
             callback(BatchEndParam(epoch, count, eval_metric, locals()))
         return eval_metric.get_name_value()
 
-    def iter_predict(self, eval_data, num_batch=None, reset=True, sparse_row_id_fn=None):
+    def iter_predict(
+        self,
+        eval_data: Any,
+        num_batch: int | None = None,
+        reset: bool = True,
+        sparse_row_id_fn: Callable[..., Any] | None = None,
+    ) -> Iterator[Any]:
         """Yields (outputs without padding, number of the batch, batch)."""
         self._need()
         if reset:
@@ -179,13 +124,13 @@ class BaseModule:
 
     def predict(
         self,
-        eval_data,
-        num_batch=None,
-        merge_batches=True,
-        reset=True,
-        always_output_list=False,
-        sparse_row_id_fn=None,
-    ):
+        eval_data: Any,
+        num_batch: int | None = None,
+        merge_batches: bool = True,
+        reset: bool = True,
+        always_output_list: bool = False,
+        sparse_row_id_fn: Callable[..., Any] | None = None,
+    ) -> Any:
         """Outputs for an iterator's batches, or for one array.
 
         Returns: merge_batches: one NDArray for each output (a list unless there is only one), all
@@ -216,29 +161,29 @@ class BaseModule:
 
     def fit(
         self,
-        train_data,
-        eval_data=None,
-        eval_metric="acc",
-        epoch_end_callback=None,
-        batch_end_callback=None,
-        kvstore="local",
-        optimizer="sgd",
-        optimizer_params=(("learning_rate", 0.01),),
-        eval_end_callback=None,
-        eval_batch_end_callback=None,
-        initializer=Uniform(0.01),
-        arg_params=None,
-        aux_params=None,
-        allow_missing=False,
-        force_rebind=False,
-        force_init=False,
-        begin_epoch=0,
-        num_epoch=None,
-        validation_metric=None,
-        monitor=None,
-        sparse_row_id_fn=None,
-        checkpoint=None,
-        checkpoint_period=None,
+        train_data: Any,
+        eval_data: Any = None,
+        eval_metric: Any = "acc",
+        epoch_end_callback: Any = None,
+        batch_end_callback: Any = None,
+        kvstore: Any = "local",
+        optimizer: Any = "sgd",
+        optimizer_params: Any = (("learning_rate", 0.01),),
+        eval_end_callback: Any = None,
+        eval_batch_end_callback: Any = None,
+        initializer: Any = Uniform(0.01),
+        arg_params: dict[str, NDArray] | None = None,
+        aux_params: dict[str, NDArray] | None = None,
+        allow_missing: bool = False,
+        force_rebind: bool = False,
+        force_init: bool = False,
+        begin_epoch: int = 0,
+        num_epoch: int | None = None,
+        validation_metric: Any = None,
+        monitor: Any = None,
+        sparse_row_id_fn: Callable[..., Any] | None = None,
+        checkpoint: Any = None,
+        checkpoint_period: Any = None,
     ) -> None:
         """Trains over an iterator for num_epoch - begin_epoch epochs.
 
@@ -355,12 +300,12 @@ class BaseModule:
 
     def init_params(
         self,
-        initializer=Uniform(0.01),
-        arg_params=None,
-        aux_params=None,
-        allow_missing=False,
-        force_init=False,
-        allow_extra=False,
+        initializer: Any = Uniform(0.01),
+        arg_params: dict[str, NDArray] | None = None,
+        aux_params: dict[str, NDArray] | None = None,
+        allow_missing: bool = False,
+        force_init: bool = False,
+        allow_extra: bool = False,
     ) -> None:
         """Gives parameters their first values: those of arg_params and aux_params, else (where
         allow_missing) the initializer's.
@@ -381,7 +326,12 @@ class BaseModule:
         return True
 
     def set_params(
-        self, arg_params, aux_params, allow_missing=False, force_init=True, allow_extra=False
+        self,
+        arg_params: dict[str, NDArray],
+        aux_params: dict[str, NDArray],
+        allow_missing: bool = False,
+        force_init: bool = True,
+        allow_extra: bool = False,
     ) -> None:
         """Sets the values of parameters; see init_params."""
         self.init_params(
@@ -393,16 +343,16 @@ class BaseModule:
             allow_extra=allow_extra,
         )
 
-    def save_params(self, fname) -> None:
+    def save_params(self, fname: str | PathLike[str]) -> None:
         """Writes the parameters to a file of arrays named "arg:..." and "aux:..."."""
         arg_params, aux_params = self.get_params()
         named = {f"arg:{k}": v.as_in_context(cpu()) for k, v in arg_params.items()}
         named |= {f"aux:{k}": v.as_in_context(cpu()) for k, v in aux_params.items()}
         serialization.save(fname, named)
 
-    def load_params(self, fname) -> None:
+    def load_params(self, fname: str | PathLike[str]) -> None:
         """Sets the parameters from a file that save_params wrote."""
-        self.set_params(*split_names(serialization.load(fname), fname))
+        self.set_params(*split_names(serialization.load(fname), str(fname)))
 
     # ---- what subclasses define ------------------------------------------------------------------
 
@@ -417,22 +367,22 @@ class BaseModule:
         raise self._undefined("output_names")
 
     @property
-    def data_shapes(self):
+    def data_shapes(self) -> Any:
         """Descriptions of the inputs."""
         raise self._undefined("data_shapes")
 
     @property
-    def label_shapes(self):
+    def label_shapes(self) -> Any:
         """Descriptions of the labels, or None."""
         raise self._undefined("label_shapes")
 
     @property
-    def output_shapes(self):
+    def output_shapes(self) -> Any:
         """[(name, shape)] of the outputs."""
         raise self._undefined("output_shapes")
 
     @property
-    def symbol(self):
+    def symbol(self) -> Any:
         """The Symbol, or None."""
         return self._symbol
 
@@ -444,14 +394,14 @@ class BaseModule:
         """Continues from state_dict."""
         raise self._undefined("load_state_dict")
 
-    def get_states(self, merge_multi_context=True) -> list:
+    def get_states(self, merge_multi_context: bool = True) -> list:
         """The states carried from batch to batch: for each a list with one array per device."""
         self._need()
         if merge_multi_context:
             raise ModuleError("merge_multi_context=True is not supported for get_states yet.")
         return []
 
-    def set_states(self, states=None, value=None) -> None:
+    def set_states(self, states: Any = None, value: Any = None) -> None:
         """Sets the states from arrays, or all of them to a number."""
         self._need()
         if states or value:
@@ -477,11 +427,11 @@ class BaseModule:
         called, trained = [a for a, _ in pairs], [b for _, b in pairs if b is not None]
         return MemoryReport(type(self).__name__, memory(called), memory(trained))
 
-    def install_monitor(self, mon) -> None:
+    def install_monitor(self, mon: Any) -> None:
         """Lets a Monitor see every operator's outputs."""
         raise self._undefined("install_monitor")
 
-    def prepare(self, data_batch, sparse_row_id_fn=None) -> None:
+    def prepare(self, data_batch: Any, sparse_row_id_fn: Callable[..., Any] | None = None) -> None:
         """Called with the next batch while this one is computed.
 
         sparse_row_id_fn: from a batch to {name: row ids} of row_sparse parameters to fetch.
@@ -489,19 +439,19 @@ class BaseModule:
         if sparse_row_id_fn is not None:
             warnings.warn("sparse_row_id_fn is not invoked for BaseModule.", stacklevel=2)
 
-    def forward(self, data_batch, is_train=None) -> None:
+    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
         """Computes the outputs of a batch. is_train: default: what it was bound for."""
         raise self._undefined("forward")
 
-    def backward(self, out_grads=None) -> None:
+    def backward(self, out_grads: Any = None) -> None:
         """Computes gradients. out_grads: gradients of the outputs that are not losses."""
         raise self._undefined("backward")
 
-    def get_outputs(self, merge_multi_context=True) -> list:
+    def get_outputs(self, merge_multi_context: bool = True) -> list:
         """The outputs of the last forward: NDArrays; or, not merged, a list per device of each."""
         raise self._undefined("get_outputs")
 
-    def get_input_grads(self, merge_multi_context=True) -> list:
+    def get_input_grads(self, merge_multi_context: bool = True) -> list:
         """The gradients of the inputs, as get_outputs gives outputs."""
         raise self._undefined("get_input_grads")
 
@@ -509,20 +459,20 @@ class BaseModule:
         """Updates the parameters by their gradients."""
         raise self._undefined("update")
 
-    def update_metric(self, eval_metric, labels, pre_sliced=False) -> None:
+    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False) -> None:
         """Updates a metric with the last outputs and these labels. pre_sliced: labels has one list
         per device."""
         raise self._undefined("update_metric")
 
     def bind(
         self,
-        data_shapes,
-        label_shapes=None,
-        for_training=True,
-        inputs_need_grad=False,
-        force_rebind=False,
-        shared_module=None,
-        grad_req="write",
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None = None,
+        for_training: bool = True,
+        inputs_need_grad: bool = False,
+        force_rebind: bool = False,
+        shared_module: Any = None,
+        grad_req: str = "write",
     ) -> None:
         """Allocates memory for inputs of given shapes.
 
@@ -536,10 +486,10 @@ class BaseModule:
 
     def init_optimizer(
         self,
-        kvstore="local",
-        optimizer="sgd",
-        optimizer_params=(("learning_rate", 0.01),),
-        force_init=False,
+        kvstore: Any = "local",
+        optimizer: Any = "sgd",
+        optimizer_params: Any = (("learning_rate", 0.01),),
+        force_init: bool = False,
     ) -> None:
         """Chooses the store and the optimizer; see Module.init_optimizer."""
         raise self._undefined("init_optimizer")

@@ -4,15 +4,19 @@ parameters."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...engine import cpu
 from ...engine.recent import Recent
 from ...ndarray import functions, serialization
+from ...ndarray.ndarray import NDArray
 from ...symbol.executor import Executor
 from ...symbol.name import NameManager
 from ..initializer import Uniform
 from ..model_params import load_params
-from .base_module import BaseModule, ModuleError, _check_input_names
+from .base_module import BaseModule
+from .described import ModuleError, check_input_names
 from .module import Module
 
 MAX_BUCKETS = 256  # that stay bound
@@ -30,17 +34,17 @@ class BucketingModule(BaseModule):
 
     def __init__(
         self,
-        sym_gen,
-        default_bucket_key=None,
-        logger=logging,
-        context=cpu(),
-        work_load_list=None,
-        fixed_param_names=None,
-        state_names=None,
-        group2ctxs=None,
-        compression_params=None,
+        sym_gen: Any,
+        default_bucket_key: Any = None,
+        logger: Any = logging,
+        context: Any = cpu(),
+        work_load_list: Sequence[int] | None = None,
+        fixed_param_names: Sequence[str] | None = None,
+        state_names: Sequence[str] | None = None,
+        group2ctxs: Any = None,
+        compression_params: dict[str, Any] | None = None,
         *,
-        recompute=None,
+        recompute: bool | float | None = None,
     ):
         super().__init__(logger=logger)
         if default_bucket_key is None:
@@ -63,10 +67,10 @@ class BucketingModule(BaseModule):
             (state_names, "state"),
             (fixed_param_names, "fixed_param"),
         ):
-            _check_input_names(symbol, list(names or ()), kind, kind != "label")
+            check_input_names(symbol, list(names or ()), kind, kind != "label")
         self._params_dirty = False
-        self._monitor = None
-        self._grad_req = None
+        self._monitor: Any = None
+        self._grad_req: Any = None
         self._reset_bind()
 
     def _call_sym_gen(self, key):
@@ -113,22 +117,22 @@ class BucketingModule(BaseModule):
         return self._call_sym_gen(self._default_bucket_key)[0].list_outputs()
 
     @property
-    def data_shapes(self):
+    def data_shapes(self) -> Any:
         self._need(params=False)
         return self._current.data_shapes
 
     @property
-    def label_shapes(self):
+    def label_shapes(self) -> Any:
         self._need(params=False)
         return self._current.label_shapes
 
     @property
-    def output_shapes(self):
+    def output_shapes(self) -> Any:
         self._need(params=False)
         return self._current.output_shapes
 
     @property
-    def symbol(self):
+    def symbol(self) -> Any:
         self._need(params=False)
         return self._current.symbol
 
@@ -143,7 +147,12 @@ class BucketingModule(BaseModule):
         return found
 
     def set_params(
-        self, arg_params, aux_params, allow_missing=False, force_init=True, allow_extra=False
+        self,
+        arg_params: dict[str, NDArray],
+        aux_params: dict[str, NDArray],
+        allow_missing: bool = False,
+        force_init: bool = True,
+        allow_extra: bool = False,
     ) -> None:
         if not allow_missing:
             super().set_params(arg_params, aux_params, False, force_init, allow_extra)
@@ -161,12 +170,12 @@ class BucketingModule(BaseModule):
 
     def init_params(
         self,
-        initializer=Uniform(0.01),
-        arg_params=None,
-        aux_params=None,
-        allow_missing=False,
-        force_init=False,
-        allow_extra=False,
+        initializer: Any = Uniform(0.01),
+        arg_params: dict[str, NDArray] | None = None,
+        aux_params: dict[str, NDArray] | None = None,
+        allow_missing: bool = False,
+        force_init: bool = False,
+        allow_extra: bool = False,
     ) -> None:
         if self.params_initialized and not force_init:
             return
@@ -181,11 +190,11 @@ class BucketingModule(BaseModule):
         )
         self._params_dirty, self.params_initialized = False, True
 
-    def get_states(self, merge_multi_context=True) -> list:
+    def get_states(self, merge_multi_context: bool = True) -> list:
         self._need()
         return self._current.get_states(merge_multi_context=merge_multi_context)
 
-    def set_states(self, states=None, value=None) -> None:
+    def set_states(self, states: Any = None, value: Any = None) -> None:
         self._need()
         self._current.set_states(states, value)
 
@@ -193,13 +202,13 @@ class BucketingModule(BaseModule):
 
     def bind(
         self,
-        data_shapes,
-        label_shapes=None,
-        for_training=True,
-        inputs_need_grad=False,
-        force_rebind=False,
-        shared_module=None,
-        grad_req="write",
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None = None,
+        for_training: bool = True,
+        inputs_need_grad: bool = False,
+        force_rebind: bool = False,
+        shared_module: Any = None,
+        grad_req: str = "write",
     ) -> None:
         """Binds the default bucket; others are bound at their first batch."""
         kept = self.get_params() if self.params_initialized else None
@@ -220,7 +229,12 @@ class BucketingModule(BaseModule):
         if kept is not None:
             self.set_params(*kept)
 
-    def switch_bucket(self, bucket_key, data_shapes, label_shapes=None) -> None:
+    def switch_bucket(
+        self,
+        bucket_key: Any,
+        data_shapes: Sequence[Any] | None,
+        label_shapes: Sequence[Any] | None = None,
+    ) -> None:
         """Switches to a bucket; binds it if it is new. Shapes: descriptions of its batches."""
         self._need(params=False)
         module = self._buckets.get(bucket_key)
@@ -228,7 +242,7 @@ class BucketingModule(BaseModule):
             module = self._buckets[bucket_key] = self._made(bucket_key)
         if not module.binded:
             module.bind(
-                data_shapes or module._data_shapes,
+                data_shapes or module._data_shapes or (),
                 label_shapes or (None if data_shapes else module._label_shapes),
                 self._current.for_training,
                 self._current.inputs_need_grad,
@@ -257,7 +271,7 @@ class BucketingModule(BaseModule):
                     module._reset_bind()
                     module._data_shapes, module._label_shapes = shapes
 
-    def prepare(self, data_batch, sparse_row_id_fn=None) -> None:
+    def prepare(self, data_batch: Any, sparse_row_id_fn: Callable[..., Any] | None = None) -> None:
         """Binds the bucket of the next batch, and fetches its sparse rows."""
         self._need()
         current = self._curr_bucket_key
@@ -269,10 +283,10 @@ class BucketingModule(BaseModule):
 
     def init_optimizer(
         self,
-        kvstore="local",
-        optimizer="sgd",
-        optimizer_params=(("learning_rate", 0.01),),
-        force_init=False,
+        kvstore: Any = "local",
+        optimizer: Any = "sgd",
+        optimizer_params: Any = (("learning_rate", 0.01),),
+        force_init: bool = False,
     ) -> None:
         self._need()
         if self.optimizer_initialized and not force_init:
@@ -284,12 +298,12 @@ class BucketingModule(BaseModule):
                 module.borrow_optimizer(self._curr_module)
         self.optimizer_initialized = True
 
-    def forward(self, data_batch, is_train=None) -> None:
+    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
         self._need()
         self.switch_bucket(data_batch.bucket_key, data_batch.provide_data, data_batch.provide_label)
         self._current.forward(data_batch, is_train=is_train)
 
-    def backward(self, out_grads=None) -> None:
+    def backward(self, out_grads: Any = None) -> None:
         self._need()
         self._current.backward(out_grads=out_grads)
 
@@ -298,23 +312,23 @@ class BucketingModule(BaseModule):
         self._params_dirty = True
         self._current.update()
 
-    def get_outputs(self, merge_multi_context=True) -> list:
+    def get_outputs(self, merge_multi_context: bool = True) -> list:
         self._need()
         return self._current.get_outputs(merge_multi_context=merge_multi_context)
 
-    def get_input_grads(self, merge_multi_context=True) -> list:
+    def get_input_grads(self, merge_multi_context: bool = True) -> list:
         self._need()
         return self._current.get_input_grads(merge_multi_context=merge_multi_context)
 
-    def update_metric(self, eval_metric, labels, pre_sliced=False) -> None:
+    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False) -> None:
         self._need()
         self._current.update_metric(eval_metric, labels, pre_sliced)
 
-    def executors(self, every=False) -> list[Executor]:
+    def executors(self, every: bool = False) -> list[Executor]:
         modules = self._buckets.values() if every else [self._current]
         return [e for m in modules if m.binded for e in m.executors(every)]
 
-    def install_monitor(self, mon) -> None:
+    def install_monitor(self, mon: Any) -> None:
         self._need(params=False)
         self._monitor = mon
         for module in self._buckets.values():
@@ -331,7 +345,7 @@ class BucketingModule(BaseModule):
         self._buckets[self._default_bucket_key].load_state_dict(state)
         self._params_dirty = True
 
-    def save_checkpoint(self, prefix, epoch, remove_amp_cast=False) -> None:
+    def save_checkpoint(self, prefix: str, epoch: int, remove_amp_cast: bool = False) -> None:
         """Writes prefix-EPOCH.params, prefix-KEY-symbol.json of each bucket, and their keys (which
         must be integers) in prefix.buckets."""
         if not self._buckets:
@@ -344,7 +358,9 @@ class BucketingModule(BaseModule):
         serialization.save(f"{prefix}.buckets", keys)
 
     @staticmethod
-    def load(prefix, epoch, sym_gen=None, default_bucket_key=None, **kwargs) -> BucketingModule:
+    def load(
+        prefix: str, epoch: int, sym_gen: Any = None, default_bucket_key: Any = None, **kwargs: Any
+    ) -> BucketingModule:
         """A BucketingModule from what save_checkpoint wrote. kwargs: of BucketingModule."""
         from ...symbol import load
 
@@ -360,12 +376,12 @@ class BucketingModule(BaseModule):
 
     @staticmethod
     def load_dict(
-        sym_dict=None,
-        sym_gen=None,
-        default_bucket_key=None,
-        arg_params=None,
-        aux_params=None,
-        **kwargs,
+        sym_dict: Any = None,
+        sym_gen: Any = None,
+        default_bucket_key: Any = None,
+        arg_params: dict[str, NDArray] | None = None,
+        aux_params: dict[str, NDArray] | None = None,
+        **kwargs: Any,
     ) -> BucketingModule:
         """A BucketingModule from symbols by key, and parameters."""
         for name, value in (

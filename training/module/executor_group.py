@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 from ...data.io import DataDesc
 from ...engine import Context, cpu
@@ -13,7 +14,7 @@ from ...ndarray import NDArray, functions
 from ...ndarray.autograd import pause
 from ...ndarray.launch import copy_into
 from ...symbol.executor import Executor
-from .base_module import ModuleError, descriptions
+from .described import ModuleError, descriptions
 from .slices import split_batch
 
 Targets = list[tuple[slice, NDArray]]  # which slice of an input goes into which device's array
@@ -99,21 +100,21 @@ class DataParallelExecutorGroup:
 
     def __init__(
         self,
-        symbol,
-        contexts,
-        workload,
-        data_shapes,
-        label_shapes,
-        param_names,
-        for_training,
-        inputs_need_grad,
-        shared_group=None,
-        logger=logging,
-        fixed_param_names=None,
-        grad_req="write",
-        state_names=None,
-        group2ctxs=None,
-        recompute=None,
+        symbol: Any,
+        contexts: Sequence[Context],
+        workload: Any,
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None,
+        param_names: Sequence[str],
+        for_training: Any,
+        inputs_need_grad: Any,
+        shared_group: Any = None,
+        logger: Any = logging,
+        fixed_param_names: Sequence[str] | None = None,
+        grad_req: str = "write",
+        state_names: Sequence[str] | None = None,
+        group2ctxs: Any = None,
+        recompute: bool | float | str | None = None,
     ):
         self.symbol, self.contexts, self.workload = symbol, contexts, workload
         self.arg_names = symbol.list_arguments()
@@ -157,7 +158,7 @@ class DataParallelExecutorGroup:
 
     # ---- binding ---------------------------------------------------------------------------------
 
-    def decide_slices(self, data_shapes) -> list[int]:
+    def decide_slices(self, data_shapes: Sequence[Any]) -> list[int]:
         """Divides the batch; finds the batch axis of each input (-1: none)."""
         axes = [DataDesc.get_batch_axis(x.layout) for x in data_shapes]
         for desc, axis in zip(data_shapes, axes):
@@ -173,7 +174,13 @@ class DataParallelExecutorGroup:
                 )
         return axes
 
-    def bind_exec(self, data_shapes, label_shapes, shared_group=None, reshape=False) -> None:
+    def bind_exec(
+        self,
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None,
+        shared_group: Any = None,
+        reshape: bool = False,
+    ) -> None:
         """Creates the executors for shapes, or (reshape) ones that share the memory of the
         first."""
         self.batch_size = None
@@ -270,7 +277,7 @@ class DataParallelExecutorGroup:
         self.grad_arrays = gradients(self.param_names) if self.for_training else []
         self.input_grad_arrays = gradients(self.data_names) if self.inputs_need_grad else []
 
-    def reshape(self, data_shapes, label_shapes) -> None:
+    def reshape(self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None) -> None:
         """Switches to other input shapes. Executors of earlier shapes are kept."""
         new = (
             descriptions(data_shapes),
@@ -281,13 +288,18 @@ class DataParallelExecutorGroup:
 
     # ---- parameters ------------------------------------------------------------------------------
 
-    def set_params(self, arg_params, aux_params, allow_extra=False) -> None:
+    def set_params(
+        self,
+        arg_params: dict[str, NDArray],
+        aux_params: dict[str, NDArray],
+        allow_extra: bool = False,
+    ) -> None:
         """Copies parameters to every device."""
         with pause():
             for e in self.execs:
                 e.copy_params_from(arg_params, aux_params, allow_extra_params=allow_extra)
 
-    def get_params(self, arg_params, aux_params) -> None:
+    def get_params(self, arg_params: dict[str, NDArray], aux_params: dict[str, NDArray]) -> None:
         """Writes the parameters, the mean over devices, into the arrays of two dicts."""
         with pause():
             for names, arrays, targets in (
@@ -302,7 +314,7 @@ class DataParallelExecutorGroup:
 
     # ---- running ---------------------------------------------------------------------------------
 
-    def forward(self, data_batch, is_train=None) -> None:
+    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
         """Copies a batch (or a list of batches, one per device) in, and computes the outputs."""
         _load(_columns(data_batch, "data"), self.data_arrays, self.data_layouts)
         labels = _columns(data_batch, "label")
@@ -311,7 +323,7 @@ class DataParallelExecutorGroup:
         for e in self.execs:
             e.forward(is_train=self.for_training if is_train is None else is_train)
 
-    def backward(self, out_grads=None) -> None:
+    def backward(self, out_grads: Any = None) -> None:
         """Computes the gradients. out_grads: of whole batches, NDArrays."""
         if not self.for_training:
             raise ModuleError("re-bind with for_training=True to run backward")
@@ -338,14 +350,16 @@ class DataParallelExecutorGroup:
             )
         ]
 
-    def get_outputs(self, merge_multi_context=True, begin=0, end=None) -> list:
+    def get_outputs(
+        self, merge_multi_context: bool = True, begin: int = 0, end: Any = None
+    ) -> list:
         """Outputs begin to end of the last forward."""
         outputs = [list(parts) for parts in zip(*(e.outputs for e in self.execs))][begin:end]
         if not merge_multi_context:
             return outputs
         return _merge_multi_context(outputs, self.output_layouts[begin:end])
 
-    def get_input_grads(self, merge_multi_context=True) -> list:
+    def get_input_grads(self, merge_multi_context: bool = True) -> list:
         """Gradients of the inputs."""
         if not self.inputs_need_grad:
             raise ModuleError("get_input_grads: there are none\n  fix: bind(inputs_need_grad=True)")
@@ -353,13 +367,13 @@ class DataParallelExecutorGroup:
             return self.input_grad_arrays
         return _merge_multi_context(self.input_grad_arrays, self.data_layouts)
 
-    def get_states(self, merge_multi_context=True) -> list:
+    def get_states(self, merge_multi_context: bool = True) -> list:
         """State arrays, a list per state. They cannot be merged."""
         if merge_multi_context:
             raise ModuleError("merge_multi_context=True is not supported for get_states yet.")
         return self.state_arrays
 
-    def set_states(self, states=None, value=None) -> None:
+    def set_states(self, states: Any = None, value: Any = None) -> None:
         """Sets the states from what get_states or get_outputs(False) gave, or to a number."""
         if (states is None) == (value is None):
             raise ModuleError("set_states: give one of states and value")
@@ -373,7 +387,7 @@ class DataParallelExecutorGroup:
                 for k, target in enumerate(parts):
                     copy_into(given[k] if isinstance(given, (list, tuple)) else given, target)
 
-    def update_metric(self, metric, labels, pre_sliced=False) -> None:
+    def update_metric(self, metric: Any, labels: Any, pre_sliced: bool = False) -> None:
         """Updates a metric with each device's outputs and its part of the labels."""
         for k, (e, part) in enumerate(zip(self.execs, self.slices)):
             own = (
@@ -389,7 +403,7 @@ class DataParallelExecutorGroup:
         """The executors for all shapes."""
         return list({id(e): e for execs in self._bound.values() for e in execs}.values())
 
-    def install_monitor(self, mon) -> None:
+    def install_monitor(self, mon: Any) -> None:
         """Lets a Monitor see every operator's outputs on every device."""
         for e in self.every_executor():
             mon.install(e)

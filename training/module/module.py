@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import Any
 
 from ...data.io import DataDesc
 from ...engine import Context, cpu
@@ -11,19 +14,15 @@ from ...graph.residuals import checked
 from ...ndarray import NDArray, functions
 from ...ndarray.autograd import pause
 from ...ndarray.launch import copy_into
+from ...symbol import Symbol
 from ...symbol.executor import Executor
 from .. import optimizer as opt
 from ..initializer import InitDesc, Uniform
 from ..kvstore import KVStore, KVStoreBase
 from ..kvstore.choose import choose_store
 from ..model_params import load_checkpoint
-from .base_module import (
-    BaseModule,
-    MissingParameter,
-    ModuleError,
-    _check_input_names,
-    _parse_data_desc,
-)
+from .base_module import BaseModule
+from .described import MissingParameter, ModuleError, check_input_names, parse_data_desc
 from .executor_group import DataParallelExecutorGroup
 from .progress import module_state, set_module_state
 from .update import fill_store, update_here, update_on_store
@@ -53,18 +52,18 @@ class Module(BaseModule):
 
     def __init__(
         self,
-        symbol,
-        data_names=("data",),
-        label_names=("softmax_label",),
-        logger=logging,
-        context=cpu(),
-        work_load_list=None,
-        fixed_param_names=None,
-        state_names=None,
-        group2ctxs=None,
-        compression_params=None,
+        symbol: Any,
+        data_names: Sequence[str] = ("data",),
+        label_names: Sequence[str] | str = ("softmax_label",),
+        logger: Any = logging,
+        context: Any = cpu(),
+        work_load_list: Sequence[int] | None = None,
+        fixed_param_names: Sequence[str] | None = None,
+        state_names: Sequence[str] | None = None,
+        group2ctxs: Any = None,
+        compression_params: dict[str, Any] | None = None,
         *,
-        recompute=None,
+        recompute: bool | float | None = None,
     ):
         super().__init__(logger=logger)
         self._context = [context] if isinstance(context, Context) else list(context)
@@ -78,7 +77,7 @@ class Module(BaseModule):
             )
         self._group2ctxs, self._compression_params = group2ctxs, compression_params
         self._recompute = checked(recompute, "Module", blocks=False)
-        self._symbol = symbol
+        self._symbol: Symbol = symbol
         self._data_names, self._label_names = list(data_names or ()), list(label_names or ())
         self._state_names = list(state_names or ())
         self._fixed_param_names = list(fixed_param_names or ())
@@ -88,7 +87,7 @@ class Module(BaseModule):
             (self._state_names, "state"),
             (self._fixed_param_names, "fixed_param"),
         ):
-            _check_input_names(symbol, names, kind, kind != "label")
+            check_input_names(symbol, names, kind, kind != "label")
         inputs = {*self._data_names, *self._label_names, *self._state_names}
         self._param_names = [n for n in symbol.list_arguments() if n not in inputs]
         self._aux_names, self._output_names = symbol.list_auxiliary_states(), symbol.list_outputs()
@@ -100,13 +99,13 @@ class Module(BaseModule):
         self._updater: opt.Updater | None = None  # update in this module
         self._update_on_kvstore = False
         self._preload_opt_states: str | None = None
-        self._grad_req = None
+        self._grad_req: Any = None
         self._reset_bind()
 
     # ---- files -----------------------------------------------------------------------------------
 
     @staticmethod
-    def load(prefix, epoch, load_optimizer_states=False, **kwargs) -> Module:
+    def load(prefix: str, epoch: int, load_optimizer_states: bool = False, **kwargs: Any) -> Module:
         """A Module from a checkpoint; its parameters are set when it is bound.
 
         load_optimizer_states: init_optimizer will read prefix-EPOCH.states. kwargs: of Module.
@@ -120,7 +119,11 @@ class Module(BaseModule):
         return made
 
     def save_checkpoint(
-        self, prefix, epoch, save_optimizer_states=False, remove_amp_cast=True
+        self,
+        prefix: str,
+        epoch: int,
+        save_optimizer_states: bool = False,
+        remove_amp_cast: bool = True,
     ) -> None:
         """Writes prefix-symbol.json, prefix-EPOCH.params and, if asked, prefix-EPOCH.states."""
         self._symbol.save(f"{prefix}-symbol.json", remove_amp_cast=remove_amp_cast)
@@ -148,7 +151,7 @@ class Module(BaseModule):
     def load_state_dict(self, state: dict) -> None:
         set_module_state(self, state)
 
-    def save_optimizer_states(self, fname) -> None:
+    def save_optimizer_states(self, fname: str | PathLike[str]) -> None:
         """Writes the states of the optimizer as arrays and JSON."""
         self._need(optimizer=True)
         if self._update_on_kvstore:
@@ -156,7 +159,7 @@ class Module(BaseModule):
             return
         self._own_updater.save(fname)
 
-    def load_optimizer_states(self, fname) -> None:
+    def load_optimizer_states(self, fname: str | PathLike[str]) -> None:
         """Reads what save_optimizer_states wrote. Raises MXNetError for pickles."""
         self._need(optimizer=True)
         if self._update_on_kvstore:
@@ -180,17 +183,17 @@ class Module(BaseModule):
         return self._output_names
 
     @property
-    def data_shapes(self):
+    def data_shapes(self) -> Any:
         self._need(params=False)
         return self._data_shapes
 
     @property
-    def label_shapes(self):
+    def label_shapes(self) -> Any:
         self._need(params=False)
         return self._label_shapes
 
     @property
-    def output_shapes(self):
+    def output_shapes(self) -> Any:
         self._need(params=False)
         return self._group.get_output_shapes()
 
@@ -205,12 +208,12 @@ class Module(BaseModule):
 
     def init_params(
         self,
-        initializer=Uniform(0.01),
-        arg_params=None,
-        aux_params=None,
-        allow_missing=False,
-        force_init=False,
-        allow_extra=False,
+        initializer: Any = Uniform(0.01),
+        arg_params: dict[str, NDArray] | None = None,
+        aux_params: dict[str, NDArray] | None = None,
+        allow_missing: bool = False,
+        force_init: bool = False,
+        allow_extra: bool = False,
     ) -> None:
         """See BaseModule.init_params. Raises MissingParameter for one that has no value."""
         if self._keeps_params("init_params", force_init):
@@ -244,7 +247,12 @@ class Module(BaseModule):
                     self._kvstore._set(name, value)
 
     def set_params(
-        self, arg_params, aux_params, allow_missing=False, force_init=True, allow_extra=False
+        self,
+        arg_params: dict[str, NDArray],
+        aux_params: dict[str, NDArray],
+        allow_missing: bool = False,
+        force_init: bool = True,
+        allow_extra: bool = False,
     ) -> None:
         if not allow_missing:
             super().set_params(arg_params, aux_params, False, force_init, allow_extra)
@@ -282,13 +290,13 @@ class Module(BaseModule):
 
     def bind(
         self,
-        data_shapes,
-        label_shapes=None,
-        for_training=True,
-        inputs_need_grad=False,
-        force_rebind=False,
-        shared_module=None,
-        grad_req="write",
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None = None,
+        for_training: bool = True,
+        inputs_need_grad: bool = False,
+        force_rebind: bool = False,
+        shared_module: Any = None,
+        grad_req: str = "write",
     ) -> None:
         if force_rebind:
             if self._params_dirty:
@@ -301,7 +309,7 @@ class Module(BaseModule):
             raise ModuleError("bind: inputs_need_grad needs for_training=True")
         self.for_training, self.inputs_need_grad = for_training, inputs_need_grad
         self._grad_req = grad_req
-        self._data_shapes, self._label_shapes = _parse_data_desc(
+        self._data_shapes, self._label_shapes = parse_data_desc(
             self.data_names, self.label_names, data_shapes, label_shapes
         )
         shared_group = None
@@ -339,10 +347,12 @@ class Module(BaseModule):
             self._arg_params = _like(self._param_names, group.param_arrays)
             self._aux_params = _like(self._aux_names, group.aux_arrays)
 
-    def reshape(self, data_shapes, label_shapes=None) -> None:
+    def reshape(
+        self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None = None
+    ) -> None:
         """Switches to other input shapes; parameters and optimizer are kept."""
         self._need(params=False)
-        self._data_shapes, self._label_shapes = _parse_data_desc(
+        self._data_shapes, self._label_shapes = parse_data_desc(
             self.data_names, self.label_names, data_shapes, label_shapes
         )
         self._group.reshape(self._data_shapes, self._label_shapes)
@@ -351,10 +361,10 @@ class Module(BaseModule):
 
     def init_optimizer(
         self,
-        kvstore="local",
-        optimizer="sgd",
-        optimizer_params=(("learning_rate", 0.01),),
-        force_init=False,
+        kvstore: Any = "local",
+        optimizer: Any = "sgd",
+        optimizer_params: Any = (("learning_rate", 0.01),),
+        force_init: bool = False,
     ) -> None:
         """Chooses the store and the optimizer.
 
@@ -407,7 +417,7 @@ class Module(BaseModule):
             optimizer.idx2name = dict(names)
         return optimizer
 
-    def borrow_optimizer(self, shared_module) -> None:
+    def borrow_optimizer(self, shared_module: Any) -> None:
         """Uses the optimizer and the store of another module."""
         shared_module._need(optimizer=True)
         self._optimizer, self._kvstore = shared_module._optimizer, shared_module._kvstore
@@ -435,7 +445,7 @@ class Module(BaseModule):
 
     # ---- running ---------------------------------------------------------------------------------
 
-    def forward(self, data_batch, is_train=None) -> None:
+    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
         """Computes the outputs of a batch, or of a list of batches, one for each device. A batch of
         other shapes reshapes the module."""
         self._need()
@@ -484,37 +494,37 @@ class Module(BaseModule):
             for d in self._label_shapes or ()
         ]
 
-    def backward(self, out_grads=None) -> None:
+    def backward(self, out_grads: Any = None) -> None:
         self._need()
         self._group.backward(out_grads=out_grads)
 
-    def get_outputs(self, merge_multi_context=True) -> list:
+    def get_outputs(self, merge_multi_context: bool = True) -> list:
         self._need()
         return self._group.get_outputs(merge_multi_context=merge_multi_context)
 
-    def get_input_grads(self, merge_multi_context=True) -> list:
+    def get_input_grads(self, merge_multi_context: bool = True) -> list:
         self._need()
         return self._group.get_input_grads(merge_multi_context=merge_multi_context)
 
-    def get_states(self, merge_multi_context=True) -> list:
+    def get_states(self, merge_multi_context: bool = True) -> list:
         self._need()
         return self._group.get_states(merge_multi_context=merge_multi_context)
 
-    def set_states(self, states=None, value=None) -> None:
+    def set_states(self, states: Any = None, value: Any = None) -> None:
         self._need()
         self._group.set_states(states, value)
 
-    def update_metric(self, eval_metric, labels, pre_sliced=False) -> None:
+    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False) -> None:
         self._group.update_metric(eval_metric, labels, pre_sliced)
 
-    def executors(self, every=False) -> list[Executor]:
+    def executors(self, every: bool = False) -> list[Executor]:
         return self._group.every_executor() if every else list(self._group.execs)
 
-    def install_monitor(self, mon) -> None:
+    def install_monitor(self, mon: Any) -> None:
         self._need(params=False)
         self._group.install_monitor(mon)
 
-    def prepare(self, data_batch, sparse_row_id_fn=None) -> None:
+    def prepare(self, data_batch: Any, sparse_row_id_fn: Callable[..., Any] | None = None) -> None:
         """Fetches the rows of row_sparse parameters that the next batch needs."""
         self._need(params=False)
         if sparse_row_id_fn is None:

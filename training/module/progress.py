@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...ndarray.saved_state import StateError, copied, device_copies, merged, spread
 from ..checkpoint import Checkpoint
 from ..kvstore.base import state_of
@@ -14,12 +16,12 @@ class Progress:
     each epoch.
     """
 
-    def __init__(self, epoch: int, checkpoint, period: int | None):
+    def __init__(self, epoch: int, checkpoint: Any, period: int | None):
         self.epoch, self.batch, self._period = epoch, 0, period
         made = checkpoint is None or isinstance(checkpoint, Checkpoint)
         self._checkpoint = checkpoint if made else Checkpoint(checkpoint)
 
-    def restore(self, **parts) -> None:
+    def restore(self, **parts: Any) -> None:
         """Adds parts to the checkpoint and resumes from its file, if it exists."""
         if self._checkpoint is not None:
             self._checkpoint.add(**parts, fit=self)
@@ -71,7 +73,7 @@ def _stateful(module) -> dict:
     }
 
 
-def module_state(module) -> dict:
+def module_state(module: Any) -> dict:
     """Parameters on all devices, the values of a store that updates them, optimizer, counts."""
     module._need(optimizer=True)
     arrays = {name: device_copies(parts) for name, parts in _arrays(module).items()}
@@ -79,7 +81,7 @@ def module_state(module) -> dict:
     return {"arrays": arrays, "stored": stored, **copied(_stateful(module))}
 
 
-def set_module_state(module, state: dict) -> None:
+def set_module_state(module: Any, state: dict) -> None:
     """Continues from module_state. Raises StateError where it does not fit."""
     module._need(optimizer=True)
     now = _arrays(module)
@@ -98,6 +100,6 @@ def set_module_state(module, state: dict) -> None:
         spread(state["arrays"][name], parts)
     for name, value in state["stored"].items():
         module._kvstore._set(name, value)
-    for what, thing in _stateful(module).items():
-        merged(thing, state[what], f"Module: {what}")
+    for name, part in _stateful(module).items():
+        merged(part, state[name], f"Module: {name}")
     module._params_dirty = True

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections.abc import Sequence
+from typing import Any
 
+from ...ndarray.ndarray import NDArray
 from ...ndarray.saved_state import copied, merged
 from ...symbol.executor import Executor
 from ..initializer import Uniform
-from .base_module import BaseModule, ModuleError, descriptions
+from .base_module import BaseModule
+from .described import ModuleError, descriptions
 
 
 class SequentialModule(BaseModule):
@@ -24,13 +28,14 @@ class SequentialModule(BaseModule):
     META_TAKE_LABELS = "take_labels"
     META_AUTO_WIRING = "auto_wiring"
 
-    def __init__(self, logger=logging):
+    def __init__(self, logger: Any = logging):
         super().__init__(logger=logger)
         self._modules: list[BaseModule] = []
         self._metas: list[dict] = []
-        self._label_shapes = self._data_shapes = None
+        self._label_shapes: Sequence[Any] | None = None
+        self._data_shapes: Sequence[Any] | None = None
 
-    def add(self, module, **kwargs) -> SequentialModule:
+    def add(self, module: Any, **kwargs: Any) -> SequentialModule:
         """Adds a module at the end; returns self.
 
         take_labels=True: it gets the labels. auto_wiring=True: its inputs are renamed to the
@@ -66,17 +71,17 @@ class SequentialModule(BaseModule):
         return self._modules[-1].output_names if self._modules else []
 
     @property
-    def data_shapes(self):
+    def data_shapes(self) -> Any:
         self._need(params=False)
         return self._modules[0].data_shapes
 
     @property
-    def label_shapes(self):
+    def label_shapes(self) -> Any:
         self._need(params=False)
         return self._label_shapes
 
     @property
-    def output_shapes(self):
+    def output_shapes(self) -> Any:
         self._need(params=False)
         return self._modules[-1].output_shapes
 
@@ -94,12 +99,12 @@ class SequentialModule(BaseModule):
 
     def init_params(
         self,
-        initializer=Uniform(0.01),
-        arg_params=None,
-        aux_params=None,
-        allow_missing=False,
-        force_init=False,
-        allow_extra=False,
+        initializer: Any = Uniform(0.01),
+        arg_params: dict[str, NDArray] | None = None,
+        aux_params: dict[str, NDArray] | None = None,
+        allow_missing: bool = False,
+        force_init: bool = False,
+        allow_extra: bool = False,
     ) -> None:
         """See BaseModule.init_params. Raises ModuleError where two modules have a name in
         common."""
@@ -129,13 +134,13 @@ class SequentialModule(BaseModule):
 
     def bind(
         self,
-        data_shapes,
-        label_shapes=None,
-        for_training=True,
-        inputs_need_grad=False,
-        force_rebind=False,
-        shared_module=None,
-        grad_req="write",
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None = None,
+        for_training: bool = True,
+        inputs_need_grad: bool = False,
+        force_rebind: bool = False,
+        shared_module: Any = None,
+        grad_req: str = "write",
     ) -> None:
         """Binds the modules in order, each for the output shapes of the previous one."""
         if self.binded and not force_rebind:
@@ -176,10 +181,10 @@ class SequentialModule(BaseModule):
 
     def init_optimizer(
         self,
-        kvstore="local",
-        optimizer="sgd",
-        optimizer_params=(("learning_rate", 0.01),),
-        force_init=False,
+        kvstore: Any = "local",
+        optimizer: Any = "sgd",
+        optimizer_params: Any = (("learning_rate", 0.01),),
+        force_init: bool = False,
     ) -> None:
         """An optimizer of its own for each module."""
         self._need()
@@ -197,7 +202,7 @@ class SequentialModule(BaseModule):
 
     # ---- running ---------------------------------------------------------------------------------
 
-    def forward(self, data_batch, is_train=None) -> None:
+    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
         self._need()
         batch = copy.copy(data_batch)
         for i, module in enumerate(self._modules):
@@ -207,7 +212,7 @@ class SequentialModule(BaseModule):
                 following = self._modules[i + 1].data_names
                 batch.provide_data = [(name, x.shape) for name, x in zip(following, batch.data)]
 
-    def backward(self, out_grads=None) -> None:
+    def backward(self, out_grads: Any = None) -> None:
         self._need()
         for i, module in reversed(list(enumerate(self._modules))):
             module.backward(out_grads=out_grads)
@@ -219,26 +224,26 @@ class SequentialModule(BaseModule):
         for module in self._modules:
             module.update()
 
-    def get_outputs(self, merge_multi_context=True) -> list:
+    def get_outputs(self, merge_multi_context: bool = True) -> list:
         self._need()
         return self._modules[-1].get_outputs(merge_multi_context=merge_multi_context)
 
-    def get_input_grads(self, merge_multi_context=True) -> list:
+    def get_input_grads(self, merge_multi_context: bool = True) -> list:
         self._need()
         if not self.inputs_need_grad:
             raise ModuleError("get_input_grads: there are none\n  fix: bind(inputs_need_grad=True)")
         return self._modules[0].get_input_grads(merge_multi_context=merge_multi_context)
 
-    def update_metric(self, eval_metric, labels, pre_sliced=False) -> None:
+    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False) -> None:
         self._need()
         for module, meta in zip(self._modules, self._metas):
             if meta.get(self.META_TAKE_LABELS):
                 module.update_metric(eval_metric, labels, pre_sliced)
 
-    def executors(self, every=False) -> list[Executor]:
+    def executors(self, every: bool = False) -> list[Executor]:
         return [e for module in self._modules for e in module.executors(every)]
 
-    def install_monitor(self, mon) -> None:
+    def install_monitor(self, mon: Any) -> None:
         self._need(params=False)
         for module in self._modules:
             module.install_monitor(mon)

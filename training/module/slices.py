@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...engine.error import InvalidValue
 
 
-def split_batch(batch_size: int, work_load_list) -> list[slice]:
+def split_batch(batch_size: int, work_load_list: Sequence[int]) -> list[slice]:
     """Slices of a batch, in proportion to the work loads; the last device takes what rounding
     leaves.
 

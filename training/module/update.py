@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from ..kvstore import KVStore
 
 
-def fill_store(kvstore, param_arrays, arg_params: dict, param_names, update_on_kvstore) -> None:
+def fill_store(
+    kvstore: Any,
+    param_arrays: Any,
+    arg_params: dict,
+    param_names: Sequence[str],
+    update_on_kvstore: bool,
+) -> None:
     """Gives the parameters to a store; with update_on_kvstore the devices then pull them.
 
     param_arrays: for each parameter one NDArray per device.
@@ -18,13 +27,20 @@ def fill_store(kvstore, param_arrays, arg_params: dict, param_names, update_on_k
             kvstore.init(name, arg_params[name])
 
 
-def update_on_store(param_arrays, grad_arrays, kvstore, param_names) -> None:
+def update_on_store(
+    param_arrays: Any, grad_arrays: Any, kvstore: Any, param_names: Sequence[str]
+) -> None:
     """Pushes gradients and pulls the weights that the store has updated."""
     _exchange(kvstore, param_names, grad_arrays, param_arrays)
 
 
 def update_here(
-    param_arrays, grad_arrays, updater, num_device: int, kvstore=None, param_names=None
+    param_arrays: Any,
+    grad_arrays: Any,
+    updater: Any,
+    num_device: int,
+    kvstore: Any = None,
+    param_names: Sequence[str] | None = None,
 ) -> None:
     """Sums gradients on the store, if there is one, and updates each device's weights.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ...engine.error import InvalidValue
 from ...ndarray import functions
@@ -22,11 +23,13 @@ from .optimizer import (
 class _TwoMoments(Optimizer):
     """Optimizers whose state is (mean, variance) of the gradient."""
 
-    def __init__(self, learning_rate, beta1, beta2, epsilon, **kwargs):
+    def __init__(
+        self, learning_rate: float, beta1: float, beta2: float, epsilon: float, **kwargs: Any
+    ):
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
 
-    def create_state(self, index, weight):
+    def create_state(self, index: Any, weight: Any) -> Any:
         return zeros_like(weight), zeros_like(weight)
 
     def _filled(self, name: str, t: int) -> float:
@@ -51,14 +54,20 @@ class Adam(_TwoMoments):
     """
 
     def __init__(
-        self, learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-8, lazy_update=True, **kwargs
+        self,
+        learning_rate: float = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        lazy_update: bool = True,
+        **kwargs: Any,
     ):
         super().__init__(learning_rate, beta1, beta2, epsilon, **kwargs)
         self.lazy_update = lazy_update
         if not self.multi_precision:
             self.aggregate_num = MULTI_TENSOR
 
-    def update(self, index, weight, grad, state):
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         indices, weights, grads, states = as_lists(index, weight, grad, state)
         self._update_count(indices)
         rates = [
@@ -81,10 +90,10 @@ class Adam(_TwoMoments):
         if groups:
             apply_multi("multi_adam_update", groups, lrs, wds, **numbers)
 
-    def create_state(self, index, weight):
+    def create_state(self, index: Any, weight: Any) -> Any:
         return tuple(zeros_like(weight, lazy=self.lazy_update) for _ in range(2))
 
-    def update_multi_precision(self, index, weight, grad, state):
+    def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         if isinstance(index, (list, tuple)):
             self.update(index, weight, grad, state)
         else:
@@ -96,10 +105,12 @@ class Adamax(_TwoMoments):
     """Adam with the largest gradient instead of the variance. Source: Kingma and Ba 2015, section
     7."""
 
-    def __init__(self, learning_rate=0.002, beta1=0.9, beta2=0.999, **kwargs):
+    def __init__(
+        self, learning_rate: float = 0.002, beta1: float = 0.9, beta2: float = 0.999, **kwargs: Any
+    ):
         super().__init__(learning_rate, beta1, beta2, 0.0, **kwargs)
 
-    def update(self, index, weight, grad, state):
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         lr, wd, t = self._start(index)
         apply_update(
             "_adamax_update",
@@ -120,17 +131,17 @@ class Nadam(_TwoMoments):
 
     def __init__(
         self,
-        learning_rate=0.001,
-        beta1=0.9,
-        beta2=0.999,
-        epsilon=1e-8,
-        schedule_decay=0.004,
-        **kwargs,
+        learning_rate: float = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        schedule_decay: float = 0.004,
+        **kwargs: Any,
     ):
         super().__init__(learning_rate, beta1, beta2, epsilon, **kwargs)
         self.schedule_decay, self.m_schedule = schedule_decay, 1.0
 
-    def update(self, index, weight, grad, state):
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         lr, wd, t = self._start(index)
         now, following = (
             self.beta1 * (1 - 0.5 * 0.96 ** (k * self.schedule_decay)) for k in (t, t + 1)
@@ -157,14 +168,14 @@ class AdaGrad(Optimizer):
     """Learning rates divided by the root of the sum of squared gradients. Source: Duchi et al.
     2011, JMLR 12."""
 
-    def __init__(self, eps=1e-7, **kwargs):
+    def __init__(self, eps: float = 1e-7, **kwargs: Any):
         super().__init__(**kwargs)
         self.float_stable_eps = eps
 
-    def create_state(self, index, weight):
+    def create_state(self, index: Any, weight: Any) -> Any:
         return zeros_like(weight)
 
-    def update(self, index, weight, grad, state):
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         lr, wd, _ = self._start(index)
         apply_update(
             "_sparse_adagrad_update",
@@ -182,15 +193,15 @@ class GroupAdaGrad(Optimizer):
     """AdaGrad with one rate for each row of a matrix; no weight decay. Source: MXNet's contrib
     optimizers."""
 
-    def __init__(self, eps=1e-5, **kwargs):
+    def __init__(self, eps: float = 1e-5, **kwargs: Any):
         super().__init__(**kwargs)
         self.float_stable_eps = eps
 
-    def create_state(self, index, weight):
+    def create_state(self, index: Any, weight: Any) -> Any:
         shape = weight.shape[0], 1
         return functions.zeros(shape, weight.context, weight.dtype, stype=weight.stype)
 
-    def update(self, index, weight, grad, state):
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         lr, wd, _ = self._start(index)
         if wd:
             raise InvalidValue(
@@ -218,14 +229,14 @@ class AdaDelta(Optimizer):
     """Rates from running means of squared gradients and steps. Source: Zeiler 2012,
     arXiv:1212.5701."""
 
-    def __init__(self, rho=0.90, epsilon=1e-5, **kwargs):
+    def __init__(self, rho: float = 0.90, epsilon: float = 1e-5, **kwargs: Any):
         super().__init__(**kwargs)
         self.rho, self.epsilon = rho, epsilon
 
-    def create_state(self, index, weight):
+    def create_state(self, index: Any, weight: Any) -> Any:
         return zeros_like(weight), zeros_like(weight)
 
-    def update(self, index, weight, grad, state):
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         _, wd, _ = self._start(index)
         apply_update(
             "_adadelta_update",
@@ -249,22 +260,22 @@ class RMSProp(Optimizer):
 
     def __init__(
         self,
-        learning_rate=0.001,
-        gamma1=0.9,
-        gamma2=0.9,
-        epsilon=1e-8,
-        centered=False,
-        clip_weights=None,
-        **kwargs,
+        learning_rate: float = 0.001,
+        gamma1: float = 0.9,
+        gamma2: float = 0.9,
+        epsilon: float = 1e-8,
+        centered: bool = False,
+        clip_weights: float | None = None,
+        **kwargs: Any,
     ):
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.gamma1, self.gamma2, self.epsilon = gamma1, gamma2, epsilon
         self.centered, self.clip_weights = centered, clip_weights
 
-    def create_state(self, index, weight):
+    def create_state(self, index: Any, weight: Any) -> Any:
         return tuple(zeros_like(weight) for _ in range(3 if self.centered else 1))
 
-    def update(self, index, weight, grad, state):
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         lr, wd, _ = self._start(index)
         numbers = {
             "lr": lr,
@@ -290,14 +301,16 @@ class RMSProp(Optimizer):
 class Ftrl(Optimizer):
     """Follow the regularized leader. lamda1: L1 factor. Source: McMahan et al. 2013, KDD."""
 
-    def __init__(self, lamda1=0.01, learning_rate=0.1, beta=1, **kwargs):
+    def __init__(
+        self, lamda1: float = 0.01, learning_rate: float = 0.1, beta: float = 1, **kwargs: Any
+    ):
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.lamda1, self.beta = lamda1, beta
 
-    def create_state(self, index, weight):
+    def create_state(self, index: Any, weight: Any) -> Any:
         return zeros_like(weight), zeros_like(weight)
 
-    def update(self, index, weight, grad, state):
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         lr, wd, _ = self._start(index)
         apply_update(
             "ftrl_update",
@@ -315,14 +328,16 @@ class Ftrl(Optimizer):
 class FTML(Optimizer):
     """Follow the moving leader. Source: Zheng and Kwok 2017, ICML."""
 
-    def __init__(self, beta1=0.6, beta2=0.999, epsilon=1e-8, **kwargs):
+    def __init__(
+        self, beta1: float = 0.6, beta2: float = 0.999, epsilon: float = 1e-8, **kwargs: Any
+    ):
         super().__init__(**kwargs)
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
 
-    def create_state(self, index, weight):
+    def create_state(self, index: Any, weight: Any) -> Any:
         return zeros_like(weight), zeros_like(weight), zeros_like(weight)
 
-    def update(self, index, weight, grad, state):
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         lr, wd, t = self._start(index)
         apply_update(
             "ftml_update",
@@ -349,14 +364,14 @@ class LAMB(_TwoMoments):
 
     def __init__(
         self,
-        learning_rate=0.001,
-        beta1=0.9,
-        beta2=0.999,
-        epsilon=1e-6,
-        lower_bound=None,
-        upper_bound=None,
-        bias_correction=True,
-        **kwargs,
+        learning_rate: float = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-6,
+        lower_bound: float | None = None,
+        upper_bound: float | None = None,
+        bias_correction: bool = True,
+        **kwargs: Any,
     ):
         super().__init__(learning_rate, beta1, beta2, epsilon, **kwargs)
         self.lower_bound, self.upper_bound, self.bias_correction = (
@@ -365,7 +380,7 @@ class LAMB(_TwoMoments):
             bias_correction,
         )
 
-    def update(self, index, weight, grad, state):
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         lr, wd, t = self._start(index)
         step = functions.empty(weight.shape, weight.context, weight.dtype)
         apply_update(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 from ...ndarray import functions
 
@@ -21,8 +22,17 @@ def _update(name: str, groups, out, num_tensors: int, step_count, lrs, wds, kwar
 
 
 def multi_lamb_update(
-    weights, grads, mean, var, step_count, lrs, wds, out=None, num_tensors=0, **kwargs
-):
+    weights: Any,
+    grads: Any,
+    mean: Any,
+    var: Any,
+    step_count: Any,
+    lrs: Any,
+    wds: Any,
+    out: Any = None,
+    num_tensors: int = 0,
+    **kwargs: Any,
+) -> Any:
     """One step of LAMB for lists of weights, gradients and moments; moments are written in place.
 
     Args:
@@ -34,8 +44,18 @@ def multi_lamb_update(
 
 
 def multi_mp_lamb_update(
-    weights, grads, mean, var, weights32, step_count, lrs, wds, out=None, num_tensors=0, **kwargs
-):
+    weights: Any,
+    grads: Any,
+    mean: Any,
+    var: Any,
+    weights32: Any,
+    step_count: Any,
+    lrs: Any,
+    wds: Any,
+    out: Any = None,
+    num_tensors: int = 0,
+    **kwargs: Any,
+) -> Any:
     """multi_lamb_update on float32 copies of 16-bit weights, which are updated from the copies."""
     groups = zip(weights, grads, mean, var, weights32)
     return _update("_multi_mp_lamb_update", groups, out, num_tensors, step_count, lrs, wds, kwargs)

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ...engine import location
 from ...engine.error import InvalidValue, MissingMethod, compose, did_you_mean
 from ...kernels.plan import make_plan, scalars_of
 from ...kernels.record import lookup
+from ...kernels.spec import DType
 from ...ndarray import NDArray, functions
 from ...ndarray.invoke import invoke
 from ...ndarray.launch import call, copy_into
 from ...ndarray.saved_state import Stateful
+from ..lr_scheduler import LRScheduler
 
 MULTI_TENSOR = 64  # weights of one operator call
 
@@ -57,20 +59,22 @@ class Optimizer(Stateful):
 
     def __init__(
         self,
-        rescale_grad=1.0,
-        param_idx2name=None,
-        wd=0.0,
-        clip_gradient=None,
-        learning_rate=None,
-        lr_scheduler=None,
-        sym=None,
-        begin_num_update=0,
-        multi_precision=False,
-        param_dict=None,
+        rescale_grad: float = 1.0,
+        param_idx2name: Any = None,
+        wd: float = 0.0,
+        clip_gradient: float | None = None,
+        learning_rate: float | None = None,
+        lr_scheduler: LRScheduler | None = None,
+        sym: Any = None,
+        begin_num_update: int = 0,
+        multi_precision: bool = False,
+        param_dict: Any = None,
     ):
         self.rescale_grad, self.wd, self.clip_gradient = rescale_grad, wd, clip_gradient
         self.lr_scheduler = lr_scheduler
-        self.lr = 0.01 if learning_rate is None and lr_scheduler is None else learning_rate
+        self.lr: Any = learning_rate  # None: the scheduler decides
+        if learning_rate is None and lr_scheduler is None:
+            self.lr = 0.01
         if lr_scheduler is not None and learning_rate is not None:
             lr_scheduler.base_lr = learning_rate
         self.begin_num_update = self.num_update = begin_num_update
@@ -95,13 +99,13 @@ class Optimizer(Stateful):
     # ---- registry --------------------------------------------------------------------------------
 
     @staticmethod
-    def register(klass):
+    def register(klass: type) -> Any:
         """Class decorator: makes an optimizer known under its name in lower case."""
         Optimizer.opt_registry[klass.__name__.lower()] = klass
         return klass
 
     @staticmethod
-    def create_optimizer(name, **kwargs) -> Optimizer:
+    def create_optimizer(name: str, **kwargs: Any) -> Optimizer:
         """An optimizer by name. Raises OptimizerError."""
         klass = Optimizer.opt_registry.get(name.lower())
         if klass is None:
@@ -120,10 +124,10 @@ class Optimizer(Stateful):
 
     # ---- to be defined by subclasses -------------------------------------------------------------
 
-    def create_state(self, index, weight):
+    def create_state(self, index: Any, weight: Any) -> Any:
         """The state of one weight: None, an array, or a tuple of arrays."""
 
-    def update(self, index, weight, grad, state) -> None:
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """One step of one weight, in place (or of lists of them, when aggregate_num > 0)."""
         raise MissingMethod(
             f"{type(self).__name__} must define update(self, index, weight, grad, state)"
@@ -132,7 +136,7 @@ class Optimizer(Stateful):
     def _keeps_copy(self, weight) -> bool:
         return self.multi_precision and weight._spec.dtype in ("float16", "bfloat16")
 
-    def create_state_multi_precision(self, index, weight):
+    def create_state_multi_precision(self, index: Any, weight: Any) -> Any:
         """create_state, with a float32 copy of a 16-bit weight before it when multi_precision."""
         if self._keeps_copy(weight):
             copy = weight.astype("float32")
@@ -148,7 +152,7 @@ class Optimizer(Stateful):
                 stacklevel=2,
             )
 
-    def update_multi_precision(self, index, weight, grad, state) -> None:
+    def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """update, on the float32 copy of a 16-bit weight when there is one."""
         if not self._keeps_copy(weight):
             self.update(index, weight, grad, state)
@@ -164,7 +168,7 @@ class Optimizer(Stateful):
         """The current learning rate."""
         return self.lr_scheduler(self.num_update) if self.lr_scheduler is not None else self.lr
 
-    def set_learning_rate(self, lr) -> None:
+    def set_learning_rate(self, lr: float) -> None:
         """Sets the learning rate. Raises UserWarning if a scheduler sets it."""
         if self.lr_scheduler is not None:
             raise UserWarning(
@@ -174,7 +178,7 @@ class Optimizer(Stateful):
             )
         self.lr = lr
 
-    def set_lr_scale(self, args_lrscale) -> None:
+    def set_lr_scale(self, args_lrscale: Any) -> None:
         """Removed in favour of set_lr_mult."""
         raise DeprecationWarning("set_lr_scale was removed\n  fix: set_lr_mult")
 
@@ -184,13 +188,13 @@ class Optimizer(Stateful):
         attrs, names = self.sym_info
         return {n: float(attrs[n][key]) for n in names if key in attrs.get(n, ())}
 
-    def set_lr_mult(self, args_lr_mult) -> None:
+    def set_lr_mult(self, args_lr_mult: Any) -> None:
         """Factors on the learning rate, by name or index."""
         self.lr_mult = {**self._from_symbol("__lr_mult__"), **args_lr_mult}
 
     _DECAYED: tuple[str, ...] = ("_weight", "_gamma")
 
-    def set_wd_mult(self, args_wd_mult) -> None:
+    def set_wd_mult(self, args_wd_mult: Any) -> None:
         """Factors on the weight decay, by name or index; names that do not end in _weight or _gamma
         have 0 unless given."""
         plain = {n: 0.0 for n in self.idx2name.values() if not n.endswith(self._DECAYED)}
@@ -266,7 +270,7 @@ class Optimizer(Stateful):
         self._index_update_count = self._all_index_update_counts[0]
 
 
-def apply_update(name: str, inputs, targets, **attrs) -> None:
+def apply_update(name: str, inputs: Any, targets: Any, **attrs: Any) -> None:
     """Runs an update operator: one call into the engine that writes `targets` (and the operator's
     states) in place."""
     op = lookup(name)
@@ -286,7 +290,7 @@ def apply_update(name: str, inputs, targets, **attrs) -> None:
     )
 
 
-def apply_multi(name: str, groups, lrs, wds, **attrs) -> None:
+def apply_multi(name: str, groups: Any, lrs: Any, wds: Any, **attrs: Any) -> None:
     """Runs a multi-tensor update on groups (weight, gradient, states ...): one call for all weights
     of a device."""
     for at in range(0, len(groups), MULTI_TENSOR):
@@ -302,7 +306,7 @@ def apply_multi(name: str, groups, lrs, wds, **attrs) -> None:
         )
 
 
-def zeros_like(weight: NDArray, dtype=None, lazy: bool = True) -> NDArray:
+def zeros_like(weight: NDArray, dtype: DType | None = None, lazy: bool = True) -> NDArray:
     """A zero state for a weight, with its storage type; dense if not lazy."""
     stype = weight.stype if lazy else "default"
     return functions.zeros(weight.shape, weight.context, dtype or weight.dtype, stype=stype)
@@ -313,7 +317,7 @@ def is_sparse(*arrays: NDArray) -> bool:
     return any([a._spec.stype != "default" for a in arrays])
 
 
-def as_lists(index, weight, grad, state):
+def as_lists(index: Any, weight: Any, grad: Any, state: Any) -> Any:
     """Arguments of update as lists, whether one weight was given or several."""
     if isinstance(index, (list, tuple)):
         return list(index), list(weight), list(grad), list(state)
@@ -323,6 +327,6 @@ def as_lists(index, weight, grad, state):
 register = Optimizer.register
 
 
-def create(name, **kwargs) -> Optimizer:
+def create(name: str, **kwargs: Any) -> Optimizer:
     """An optimizer by name (any case): create("sgd", learning_rate=0.1)."""
     return name if isinstance(name, Optimizer) else Optimizer.create_optimizer(name, **kwargs)

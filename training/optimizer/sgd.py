@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ...engine.error import InvalidValue
 from ...ndarray import functions, random
@@ -25,27 +26,28 @@ class _Descent(Optimizer):
     The state is None or the momentum; with a copy, (None or momentum, copy).
     """
 
-    def __init__(self, momentum=0.0, **kwargs):
+    def __init__(self, momentum: float = 0.0, **kwargs: Any):
         super().__init__(**kwargs)
         self.momentum = momentum
 
-    def create_state(self, index, weight):
+    def create_state(self, index: Any, weight: Any) -> Any:
         lazy = getattr(self, "lazy_update", True)
         return zeros_like(weight, lazy=lazy) if self.momentum != 0.0 else None
 
-    def create_state_multi_precision(self, index, weight):
+    def create_state_multi_precision(self, index: Any, weight: Any) -> Any:
         if self._keeps_copy(weight):
             copy = weight.astype("float32")
             return self.create_state(index, copy), copy
         self._warn_of_precision(weight)
         return self.create_state(index, weight)
 
-    def update(self, index, weight, grad, state):
-        self._step(*as_lists(index, weight, grad, state), wide=False)
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        indices, weights, grads, states = as_lists(index, weight, grad, state)
+        self._step(indices, weights, grads, states, wide=False)
 
-    def update_multi_precision(self, index, weight, grad, state):
-        lists = as_lists(index, weight, grad, state)
-        self._step(*lists, wide=self._keeps_copy(lists[1][0]))
+    def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        indices, weights, grads, states = as_lists(index, weight, grad, state)
+        self._step(indices, weights, grads, states, wide=self._keeps_copy(weights[0]))
 
     def _step(self, indices, weights, grads, states, wide):
         raise NotImplementedError
@@ -79,7 +81,7 @@ class SGD(_Descent):
     to the others.
     """
 
-    def __init__(self, momentum=0.0, lazy_update=True, **kwargs):
+    def __init__(self, momentum: float = 0.0, lazy_update: bool = True, **kwargs: Any):
         super().__init__(momentum, **kwargs)
         self.lazy_update, self.aggregate_num = lazy_update, MULTI_TENSOR
 
@@ -121,7 +123,7 @@ class SGD(_Descent):
 class ccSGD(SGD):
     """Old name of SGD."""
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
 
 
@@ -150,7 +152,13 @@ class LARS(_Descent):
     _DECAYED = ("_weight",)
 
     def __init__(
-        self, momentum=0.0, lazy_update=True, eta=0.001, eps=0, momentum_correction=True, **kwargs
+        self,
+        momentum: float = 0.0,
+        lazy_update: bool = True,
+        eta: float = 0.001,
+        eps: float = 0,
+        momentum_correction: bool = True,
+        **kwargs: Any,
     ):
         super().__init__(momentum, **kwargs)
         self.lazy_update, self.eta, self.eps, self.momentum_correction = (
@@ -159,7 +167,9 @@ class LARS(_Descent):
             eps,
             momentum_correction,
         )
-        self.aggregate_num, self.last_lr, self.cur_lr = MULTI_TENSOR, None, None
+        self.aggregate_num = MULTI_TENSOR
+        self.last_lr: float | None = None
+        self.cur_lr: float | None = None
 
     def _get_lrs(self, indices):
         lr = self.learning_rate
@@ -196,9 +206,11 @@ class LARS(_Descent):
             )
             rates = functions.concat(part, rates[n:], dim=0) if n < len(order) else part
         name, numbers = self._operator(wide, "preloaded_multi_")
-        if "momentum" in numbers and self.momentum_correction and self.last_lr != 0:
+        if "momentum" in numbers and self.momentum_correction and self.last_lr:
+            assert self.cur_lr is not None
             numbers["momentum"] *= self.cur_lr / self.last_lr
-        groups = self._groups(*([a[i] for i in order] for a in (weights, grads, states)), wide)
+        weights, grads, states = ([a[i] for i in order] for a in (weights, grads, states))
+        groups = self._groups(weights, grads, states, wide)
         for at in range(0, len(groups), MULTI_TENSOR):
             part = groups[at : at + MULTI_TENSOR]
             apply_update(
@@ -224,15 +236,15 @@ class LBSGD(_Descent):
 
     def __init__(
         self,
-        momentum=0.0,
-        multi_precision=False,
-        warmup_strategy="linear",
-        warmup_epochs=5,
-        batch_scale=1,
-        updates_per_epoch=32,
-        begin_epoch=0,
-        num_epochs=60,
-        **kwargs,
+        momentum: float = 0.0,
+        multi_precision: bool = False,
+        warmup_strategy: str = "linear",
+        warmup_epochs: int = 5,
+        batch_scale: int = 1,
+        updates_per_epoch: int = 32,
+        begin_epoch: int = 0,
+        num_epochs: int = 60,
+        **kwargs: Any,
     ):
         super().__init__(momentum, multi_precision=multi_precision, **kwargs)
         import logging  # here: few say something
@@ -258,7 +270,7 @@ class LBSGD(_Descent):
         # (index, device) -> (sum of gradients or None, number of batches)
         self._sums: dict = {}
 
-    def create_state(self, index, weight):
+    def create_state(self, index: Any, weight: Any) -> Any:
         if self._keeps_copy(weight):
             return self.create_state_multi_precision(index, weight)
         return super().create_state(index, weight)
@@ -305,7 +317,7 @@ class LBSGD(_Descent):
 class SGLD(Optimizer):
     """SGD with normal noise of variance lr. Source: Welling and Teh 2011, ICML."""
 
-    def update(self, index, weight, grad, state):
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         lr, wd, _ = self._start(index)
         if lr < 0:
             raise InvalidValue(f"SGLD: the learning rate is a variance, at least 0, got {lr}")
@@ -319,14 +331,14 @@ class DCASGD(Optimizer):
     """SGD that compensates the delay of asynchronous gradients. Source: Zheng et al. 2017,
     arXiv:1609.08326."""
 
-    def __init__(self, momentum=0.0, lamda=0.04, **kwargs):
+    def __init__(self, momentum: float = 0.0, lamda: float = 0.04, **kwargs: Any):
         super().__init__(**kwargs)
         self.momentum, self.lamda = momentum, lamda
 
-    def create_state(self, index, weight):
+    def create_state(self, index: Any, weight: Any) -> Any:
         return zeros_like(weight) if self.momentum != 0.0 else None, weight.copy()
 
-    def update(self, index, weight, grad, state):
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         lr, wd, _ = self._start(index)
         grad = self._clipped(grad * self.rescale_grad)
         mom, previous = state
@@ -346,14 +358,16 @@ class Signum(Optimizer):
     Source: Bernstein et al. 2018, arXiv:1802.04434.
     """
 
-    def __init__(self, learning_rate=0.01, momentum=0.9, wd_lh=0.0, **kwargs):
+    def __init__(
+        self, learning_rate: float = 0.01, momentum: float = 0.9, wd_lh: float = 0.0, **kwargs: Any
+    ):
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.momentum, self.wd_lh = momentum, wd_lh
 
-    def create_state(self, index, weight):
+    def create_state(self, index: Any, weight: Any) -> Any:
         return zeros_like(weight) if self.momentum != 0.0 else None
 
-    def update(self, index, weight, grad, state):
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         lr, wd, _ = self._start(index)
         if state is None:
             apply_update(
@@ -376,9 +390,9 @@ class Signum(Optimizer):
 class Test(Optimizer):
     """weight += rescale_grad * grad; for tests."""
 
-    def create_state(self, index, weight):
+    def create_state(self, index: Any, weight: Any) -> Any:
         return zeros_like(weight)
 
-    def update(self, index, weight, grad, state):
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         copy_into(weight + grad * self.rescale_grad, weight)
         copy_into(weight, state)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ class Updater:
         self.states_synced: dict = {}
         self.aggregate_updates = optimizer.aggregate_num > 0
 
-    def __call__(self, index, grad, weight) -> None:
+    def __call__(self, index: Any, grad: Any, weight: Any) -> None:
         if not isinstance(index, (list, tuple)):
             index, grad, weight = [index], [grad], [weight]
         if not index:
@@ -74,7 +75,7 @@ class Updater:
                 [self.states[index[k]] for k in part],
             )
 
-    def sync_state_context(self, state, context):
+    def sync_state_context(self, state: Any, context: Any) -> Any:
         """A state on another device."""
         if isinstance(state, NDArray):
             return state.as_in_context(context)
@@ -93,7 +94,7 @@ class Updater:
         self.states = dict(state["states"])
         self.states_synced = dict.fromkeys(self.states, False)
 
-    def get_states(self, dump_optimizer=False) -> bytes:
+    def get_states(self, dump_optimizer: bool = False) -> bytes:
         """The states as bytes; dump_optimizer: with the optimizer's hyperparameters and counts."""
         arrays: dict[str, NDArray] = {}
 
@@ -122,39 +123,41 @@ class Updater:
                 " states, or convert them with MXNet to arrays (nd.save)"
             )
 
-        def nested(state):
-            if isinstance(state, str):
-                return loaded[state]
-            return tuple(nested(s) for s in state) if isinstance(state, list) else state
-
         loaded = serialization.load_frombuffer(states)
         if not isinstance(loaded, dict) or META not in loaded:
             raise MXNetError(
                 "set_states: these are not optimizer states\n  fix: write them with"
                 " Trainer.save_states"
             )
+        arrays = loaded
+
+        def nested(state):
+            if isinstance(state, str):
+                return arrays[state]
+            return tuple(nested(s) for s in state) if isinstance(state, list) else state
+
         try:
-            meta = json.loads(loaded.pop(META).asnumpy().tobytes())
-            told = meta["format"]
-            read = {i: nested(s) for i, s in meta["states"]} if told == FORMAT else {}
-            if told == FORMAT and "optimizer" in meta:
+            meta = json.loads(arrays.pop(META).asnumpy().tobytes())
+            saved_format = meta["format"]
+            read = {i: nested(s) for i, s in meta["states"]} if saved_format == FORMAT else {}
+            if saved_format == FORMAT and "optimizer" in meta:
                 _restore(self.optimizer, meta["optimizer"])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise MXNetError(
                 f"set_states: these optimizer states are damaged: {type(error).__name__}: {error}"
             ) from None
-        if told != FORMAT:
-            raise MXNetError(f"set_states: format must be {FORMAT}, got {told}")
+        if saved_format != FORMAT:
+            raise MXNetError(f"set_states: format must be {FORMAT}, got {saved_format}")
         self.states = read
         self.states_synced = dict.fromkeys(self.states, False)
 
-    def save(self, fname, dump_optimizer=False) -> None:
+    def save(self, fname: str | PathLike[str], dump_optimizer: bool = False) -> None:
         """Writes get_states to a file, whole or not at all."""
         files.write(fname, self.get_states(dump_optimizer))
 
-    def load(self, fname, what: str) -> None:
+    def load(self, fname: str | PathLike[str], kind: str) -> None:
         """set_states from a file. what: the caller, for the error message. Raises MXNetError."""
-        self.set_states(files.read(fname, what))
+        self.set_states(files.read(fname, kind))
 
 
 def _alike(state, made) -> bool:
@@ -176,8 +179,8 @@ def _is_plain(value) -> bool:
     )
 
 
-def _plain_attributes(thing) -> dict:
-    return {k: v for k, v in thing.__dict__.items() if _is_plain(v)}
+def _plain_attributes(owner) -> dict:
+    return {k: v for k, v in owner.__dict__.items() if _is_plain(v)}
 
 
 def _describe(optimizer: Optimizer) -> dict:
@@ -212,24 +215,24 @@ def _restore(optimizer: Optimizer, saved: dict) -> None:
         _put(rate, its)
 
 
-def _put(thing, attributes) -> None:
+def _put(owner, attributes) -> None:
     """Sets the plain attributes that the object has. Raises TypeError for a value of another
     kind."""
     optional = {
         name
-        for base in type(thing).__mro__
+        for base in type(owner).__mro__
         if "__init__" in vars(base)
         for name, p in inspect.signature(vars(base)["__init__"]).parameters.items()
         if p.default is None
     }
     for key, value in attributes:
-        own = thing.__dict__.get(key, thing)
+        own = owner.__dict__.get(key, owner)
         if not _is_plain(own) or key == "lr_scheduler":
             continue
         fits = own is None or key in optional if value is None else _kind(value) is _kind(own)
         if not fits:
             raise TypeError(f"{key} is {own!r} here and {value!r} there")
-        setattr(thing, key, value)
+        setattr(owner, key, value)
 
 
 def _kind(value) -> type:

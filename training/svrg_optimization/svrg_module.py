@@ -4,6 +4,8 @@ data."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...engine import cpu
 from ...engine.error import InvalidType, InvalidValue
@@ -23,18 +25,18 @@ class SVRGModule(Module):
 
     def __init__(
         self,
-        symbol,
-        data_names=("data",),
-        label_names=("softmax_label",),
-        logger=logging,
-        context=cpu(),
-        work_load_list=None,
-        fixed_param_names=None,
-        state_names=None,
-        group2ctxs=None,
-        compression_params=None,
-        update_freq=None,
-        recompute=None,
+        symbol: Any,
+        data_names: Sequence[str] = ("data",),
+        label_names: Sequence[str] | str = ("softmax_label",),
+        logger: Any = logging,
+        context: Any = cpu(),
+        work_load_list: Sequence[int] | None = None,
+        fixed_param_names: Sequence[str] | None = None,
+        state_names: Sequence[str] | None = None,
+        group2ctxs: Any = None,
+        compression_params: dict[str, Any] | None = None,
+        update_freq: Any = None,
+        recompute: bool | float | None = None,
     ):
         arguments = (
             symbol,
@@ -70,13 +72,13 @@ class SVRGModule(Module):
 
     def bind(
         self,
-        data_shapes,
-        label_shapes=None,
-        for_training=True,
-        inputs_need_grad=False,
-        force_rebind=False,
-        shared_module=None,
-        grad_req="write",
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None = None,
+        for_training: bool = True,
+        inputs_need_grad: bool = False,
+        force_rebind: bool = False,
+        shared_module: Any = None,
+        grad_req: str = "write",
     ) -> None:
         arguments = (data_shapes, label_shapes, for_training, inputs_need_grad, force_rebind)
         bound = self.binded and not force_rebind
@@ -84,17 +86,19 @@ class SVRGModule(Module):
         if for_training and not bound:
             self._mod_aux.bind(*arguments, shared_module, grad_req)
 
-    def reshape(self, data_shapes, label_shapes=None) -> None:
+    def reshape(
+        self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None = None
+    ) -> None:
         super().reshape(data_shapes, label_shapes)
         if self._mod_aux.binded:
             self._mod_aux.reshape(data_shapes, label_shapes)
 
     def init_optimizer(
         self,
-        kvstore="local",
-        optimizer="sgd",
-        optimizer_params=(("learning_rate", 0.01),),
-        force_init=False,
+        kvstore: Any = "local",
+        optimizer: Any = "sgd",
+        optimizer_params: Any = (("learning_rate", 0.01),),
+        force_init: bool = False,
     ) -> None:
         super().init_optimizer(kvstore, optimizer, optimizer_params, force_init)
         self._param_dict = [
@@ -107,12 +111,12 @@ class SVRGModule(Module):
 
     # ---- running ---------------------------------------------------------------------------------
 
-    def forward(self, data_batch, is_train=None) -> None:
+    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
         super().forward(data_batch, is_train)
         if is_train and self._mod_aux.params_initialized:
             self._mod_aux.forward(data_batch, is_train)
 
-    def backward(self, out_grads=None) -> None:
+    def backward(self, out_grads: Any = None) -> None:
         super().backward(out_grads)
         if self._mod_aux.binded and self._mod_aux.params_initialized:
             self._mod_aux.backward(out_grads)
@@ -121,7 +125,7 @@ class SVRGModule(Module):
         self._update_svrg_gradients()
         super().update()
 
-    def update_full_grads(self, train_data) -> None:
+    def update_full_grads(self, train_data: Any) -> None:
         """Stores a snapshot of the weights and their gradient over all data."""
         self._mod_aux.set_params(*self.get_params(), force_init=True)
         group = self._mod_aux._group
@@ -159,10 +163,10 @@ class SVRGModule(Module):
                     if grad is not None:
                         copy_into(grad - before + own[name], grad)
 
-    def state_dict(self):
+    def state_dict(self) -> Any:
         raise self._undefined("state_dict")
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: Any) -> Any:
         raise self._undefined("load_state_dict")
 
     def _begin_epoch(self, epoch: int, train_data) -> None:
@@ -170,6 +174,6 @@ class SVRGModule(Module):
             self.update_full_grads(train_data)
         train_data.reset()
 
-    def prepare(self, data_batch, sparse_row_id_fn=None) -> None:
+    def prepare(self, data_batch: Any, sparse_row_id_fn: Callable[..., Any] | None = None) -> None:
         super().prepare(data_batch, sparse_row_id_fn=sparse_row_id_fn)
         self._mod_aux.prepare(data_batch, sparse_row_id_fn=sparse_row_id_fn)

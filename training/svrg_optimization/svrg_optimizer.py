@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...ndarray.launch import copy_into
 from .. import optimizer as opt
 
@@ -12,7 +14,7 @@ FULL = "_full"  # ends the names of full gradients
 class _AssignmentOptimizer(opt.Optimizer):
     """Sets a weight to the pushed value."""
 
-    def update(self, index, weight, grad, state) -> None:
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         copy_into(grad, weight)
 
 
@@ -21,7 +23,7 @@ class _SVRGOptimizer(opt.Optimizer):
     """default_optimizer (name or Optimizer; kwargs: its parameters) for weights; assignment for
     full gradients, whose names end with "_full"."""
 
-    def __init__(self, default_optimizer, **kwargs):
+    def __init__(self, default_optimizer: Any, **kwargs: Any):
         if isinstance(default_optimizer, str):
             default_optimizer = opt.create(default_optimizer, **kwargs)
         self.default_opt, self.aux_opt = default_optimizer, _AssignmentOptimizer()
@@ -34,10 +36,10 @@ class _SVRGOptimizer(opt.Optimizer):
         name = index if isinstance(index, str) else self.idx2name.get(index, "")
         return self.aux_opt if name.endswith(FULL) else self.default_opt
 
-    def update(self, index, weight, grad, state) -> None:
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         self._of(index).update(index, weight, grad, state)
 
-    def create_state(self, index, weight):
+    def create_state(self, index: Any, weight: Any) -> Any:
         return self._of(index).create_state(index, weight)
 
     def _set_current_context(self, device_id) -> None:
@@ -47,5 +49,5 @@ class _SVRGOptimizer(opt.Optimizer):
     def learning_rate(self) -> float:
         return self.default_opt.learning_rate
 
-    def set_learning_rate(self, lr) -> None:
+    def set_learning_rate(self, lr: float) -> None:
         self.default_opt.set_learning_rate(lr)

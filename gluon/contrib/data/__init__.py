@@ -1,15 +1,20 @@
 """contrib.data: samplers and texts."""
 
-import importlib
+from typing import TYPE_CHECKING
 
-from ....data.sampler import IntervalSampler  # noqa: F401
+from ....data.sampler import IntervalSampler
+from ....engine import missing
+from ....engine.lazy import submodule
 
+if TYPE_CHECKING:
+    from . import sampler, text
+else:
 
-def __getattr__(name):
-    if name not in ("sampler", "text"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module(f".{name}", __name__)
+    def __getattr__(name: str):
+        found = submodule(__name__, name)
+        if found is None:
+            raise missing.attribute("gluon.contrib.data", name)
+        return found
 
-
-def __dir__():
-    return ["IntervalSampler", "sampler", "text"]
+    def __dir__():
+        return ["IntervalSampler", "sampler", "text"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import zipfile
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ class _WikiText(Dataset):
         "test": "wiki.test.tokens",
     }
 
-    def __init__(self, root, segment, vocab, seq_len):
+    def __init__(self, root: str, segment: Any, vocab: Any, seq_len: Any):
         if segment not in self.files:
             raise InvalidValue(
                 f"{type(self).__name__}: segment must be one of {', '.join(self.files)}, got"
@@ -90,12 +91,12 @@ class _WikiText(Dataset):
         raise TextFileError(f"{type(self).__name__}: {archive} has no {path.name}")
 
     @property
-    def vocabulary(self):
+    def vocabulary(self) -> Any:
         """The Vocabulary that maps tokens to indices."""
         return self._vocab
 
     @property
-    def frequencies(self):
+    def frequencies(self) -> Any:
         """collections.Counter of the tokens."""
         return self._counter
 
@@ -122,10 +123,10 @@ class WikiText2(_WikiText):
 
     def __init__(
         self,
-        root=os.path.join("~", ".mxnet", "datasets", "wikitext-2"),
-        segment="train",
-        vocab=None,
-        seq_len=35,
+        root: str = os.path.join("~", ".mxnet", "datasets", "wikitext-2"),
+        segment: str = "train",
+        vocab: Any = None,
+        seq_len: int = 35,
     ):
         super().__init__(root, segment, vocab, seq_len)
 
@@ -141,9 +142,9 @@ class WikiText103(_WikiText):
 
     def __init__(
         self,
-        root=os.path.join("~", ".mxnet", "datasets", "wikitext-103"),
-        segment="train",
-        vocab=None,
-        seq_len=35,
+        root: str = os.path.join("~", ".mxnet", "datasets", "wikitext-103"),
+        segment: str = "train",
+        vocab: Any = None,
+        seq_len: int = 35,
     ):
         super().__init__(root, segment, vocab, seq_len)

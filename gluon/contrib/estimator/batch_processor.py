@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ....ndarray import autograd
 from ...utils import split_and_load
 
@@ -15,7 +17,7 @@ class BatchProcessor:
             split_and_load(part, ctx_list=ctx, batch_axis=batch_axis) for part in batch[:2]
         )
 
-    def evaluate_batch(self, estimator, val_batch, batch_axis=0):
+    def evaluate_batch(self, estimator: Any, val_batch: Any, batch_axis: int = 0) -> Any:
         """Returns (data, label, predictions, losses) of a batch, lists with an array for each
         device."""
         data, label = self._get_data_and_label(val_batch, estimator.context, batch_axis)
@@ -23,7 +25,7 @@ class BatchProcessor:
         loss = [estimator.val_loss(p, y) for p, y in zip(pred, label)]
         return data, label, pred, loss
 
-    def fit_batch(self, estimator, train_batch, batch_axis=0):
+    def fit_batch(self, estimator: Any, train_batch: Any, batch_axis: int = 0) -> Any:
         """Computes the gradients of a batch; GradientUpdateHandler applies them. Returns as
         evaluate_batch."""
         data, label = self._get_data_and_label(train_batch, estimator.context, batch_axis)

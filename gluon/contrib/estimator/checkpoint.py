@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from typing import Any
 
 import numpy as np
 
@@ -42,16 +43,16 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
 
     def __init__(
         self,
-        model_dir,
-        model_prefix="model",
-        monitor=None,
-        verbose=0,
-        save_best=False,
-        mode="auto",
-        epoch_period=1,
-        batch_period=None,
-        max_checkpoints=5,
-        resume_from_checkpoint=False,
+        model_dir: Any,
+        model_prefix: str = "model",
+        monitor: Any = None,
+        verbose: int = 0,
+        save_best: bool = False,
+        mode: str = "auto",
+        epoch_period: int = 1,
+        batch_period: int | None = None,
+        max_checkpoints: int = 5,
+        resume_from_checkpoint: bool = False,
     ):
         if save_best and not isinstance(monitor, EvalMetric):
             raise InvalidValue(
@@ -73,7 +74,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
 
     # ---- events ----------------------------------------------------------------------------------
 
-    def train_begin(self, estimator, *args, **kwargs):
+    def train_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         self.current_epoch = self.current_batch = 0
         self.trained_epoch = self.trained_batch = -1
         if self.save_best:
@@ -93,14 +94,14 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
                 )
             self._resume(estimator)
 
-    def batch_end(self, estimator, *args, **kwargs):
+    def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         if self.current_batch == 0:
             self._save_symbol(estimator)
         if self.batch_period and (self.current_batch + 1) % self.batch_period == 0:
             self._save_checkpoint(estimator)
         self.current_batch += 1
 
-    def epoch_end(self, estimator, *args, **kwargs):
+    def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         if self.epoch_period and (self.current_epoch + 1) % self.epoch_period == 0:
             self._save_checkpoint(estimator)
         self.current_epoch += 1

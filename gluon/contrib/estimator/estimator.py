@@ -7,6 +7,8 @@ import copy
 import logging
 import sys
 import warnings
+from collections.abc import Sequence
+from typing import Any
 
 from ....engine import Context, cpu, gpu, num_gpus
 from ....engine.error import InvalidValue
@@ -74,16 +76,16 @@ class Estimator:
 
     def __init__(
         self,
-        net,
-        loss,
-        train_metrics=None,
-        val_metrics=None,
-        initializer=None,
-        trainer=None,
-        context=None,
-        val_net=None,
-        val_loss=None,
-        batch_processor=None,
+        net: Any,
+        loss: Any,
+        train_metrics: Any = None,
+        val_metrics: Any = None,
+        initializer: Any = None,
+        trainer: Any = None,
+        context: Any = None,
+        val_net: Any = None,
+        val_loss: Any = None,
+        batch_processor: Any = None,
     ):
         _check_net(net)
         _check_net(net if val_net is None else val_net)
@@ -100,8 +102,10 @@ class Estimator:
         self._initialize(initializer)
         self.trainer = self._checked_trainer(trainer)
         self.batch_processor = _checked_processor(batch_processor)
-        self.max_epoch = self.max_batch = None
-        self.batch_axis, self.batches_per_epoch = 0, None
+        self.max_epoch: int | None = None
+        self.max_batch: int | None = None
+        self.batch_axis = 0
+        self.batches_per_epoch: int | None = None
         self.current_epoch = self.first_epoch = 0  # for resumed training too: from its beginning
         self._data: DataLoader | None = None
         self._handlers: list = []
@@ -171,7 +175,7 @@ class Estimator:
 
     # ---- loops -----------------------------------------------------------------------------------
 
-    def evaluate(self, val_data, batch_axis=0, event_handlers=None) -> None:
+    def evaluate(self, val_data: Any, batch_axis: int = 0, event_handlers: Any = None) -> None:
         """Updates val_metrics over a DataLoader.
 
         event_handlers: called at epoch and batch events; a MetricHandler and a LoggingHandler are
@@ -195,12 +199,12 @@ class Estimator:
 
     def fit(
         self,
-        train_data,
-        val_data=None,
-        epochs=None,
-        event_handlers=None,
-        batches=None,
-        batch_axis=0,
+        train_data: Any,
+        val_data: Any = None,
+        epochs: int | None = None,
+        event_handlers: Any = None,
+        batches: int | None = None,
+        batch_axis: int = 0,
     ) -> None:
         """Trains on a DataLoader for a number of epochs or of batches, exactly one of which is
         given.
@@ -225,20 +229,18 @@ class Estimator:
         )
         # a checkpoint is written after all other handlers have counted the batch or the epoch
         batch_end, epoch_end = (sorted(h, key=_is_checkpoint) for h in (batch_end, epoch_end))
-        self._resumed = None
-        for handler in train_begin:
-            handler.train_begin(self)
-        if self._resumed is not None:
-            self._restore(self._resumed)
+        resumed = self._begin(train_begin)
+        if resumed is not None:
+            self._restore(resumed)
             self.first_epoch = self.current_epoch
         while True:
             for handler in epoch_begin:
                 handler.epoch_begin(self)
             n_batches = 0
-            if self._resumed is not None:  # the epoch was already begun: metrics, random numbers
-                self._restore(self._resumed)
+            if resumed is not None:  # the epoch was already begun: metrics, random numbers
+                self._restore(resumed)
                 n_batches = train_data.given
-                self._resumed = None
+                resumed = self._resumed = None
             for batch in train_data:
                 n_batches += 1
                 for handler in batch_begin:
@@ -263,6 +265,13 @@ class Estimator:
             handler.train_end(self)
 
     # ---- checkpoints -----------------------------------------------------------------------------
+
+    def _begin(self, handlers: Sequence[TrainBegin]) -> dict | None:
+        """Begins training. Returns the state of the run to resume, if a handler found one."""
+        self._resumed = None
+        for handler in handlers:
+            handler.train_begin(self)
+        return self._resumed
 
     def state_dict(self) -> dict:
         """The state of `fit` besides the parameters, as plain data. Called by

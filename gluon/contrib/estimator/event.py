@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,28 +31,28 @@ class EventHandler:
 class TrainBegin(EventHandler):
     """Called once before the first epoch."""
 
-    def train_begin(self, estimator, *args, **kwargs):
+    def train_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> bool | None:
         """estimator: the Estimator that trains."""
 
 
 class TrainEnd(EventHandler):
     """Called once after the last epoch."""
 
-    def train_end(self, estimator, *args, **kwargs):
+    def train_end(self, estimator: Any, *args: Any, **kwargs: Any) -> bool | None:
         """estimator: the Estimator that trains."""
 
 
 class EpochBegin(EventHandler):
     """Called before each epoch, and before each evaluation."""
 
-    def epoch_begin(self, estimator, *args, **kwargs):
+    def epoch_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> bool | None:
         """estimator: the Estimator that trains."""
 
 
 class EpochEnd(EventHandler):
     """Called after each epoch, and after each evaluation."""
 
-    def epoch_end(self, estimator, *args, **kwargs):
+    def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> bool | None:
         """Returns True to end the training."""
         return False
 
@@ -60,20 +60,20 @@ class EpochEnd(EventHandler):
 class BatchBegin(EventHandler):
     """Called before each batch."""
 
-    def batch_begin(self, estimator, *args, **kwargs):
+    def batch_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> bool | None:
         """kwargs: `batch` as the loader gave it."""
 
 
 class BatchEnd(EventHandler):
     """Called after each batch."""
 
-    def batch_end(self, estimator, *args, **kwargs):
+    def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> bool | None:
         """kwargs: `batch`; `pred`, `label`, `loss` are lists with an array for each device.
         Returns True to end the training."""
         return False
 
 
-def check_event_handlers(handlers) -> list[EventHandler]:
+def check_event_handlers(handlers: Any) -> list[EventHandler]:
     """One handler, several or None as a new list. Raises ValueError."""
     alone = handlers is not None and not isinstance(handlers, (list, tuple))
     found = [handlers] if alone else list(handlers or [])
@@ -86,7 +86,7 @@ def check_event_handlers(handlers) -> list[EventHandler]:
     return found
 
 
-def check_metrics(metrics) -> list[EvalMetric]:
+def check_metrics(metrics: Any) -> list[EvalMetric]:
     """A metric, several, a composite one or None as a list of simple metrics. Raises
     ValueError."""
     if isinstance(metrics, CompositeEvalMetric):
@@ -101,7 +101,7 @@ def check_metrics(metrics) -> list[EvalMetric]:
     return found
 
 
-def better(mode: str, monitor: EvalMetric, who: str):
+def better(mode: str, monitor: EvalMetric, who: str) -> Any:
     """The comparison (new, old) -> bool that tells whether a monitored value has improved.
 
     mode: "min", "max", or "auto": greater is better for accuracies and F1, less for the rest.
@@ -120,6 +120,6 @@ def better(mode: str, monitor: EvalMetric, who: str):
     return np.greater if mode == "max" else np.less
 
 
-def worst(comparison) -> float:
+def worst(comparison: Any) -> float:
     """The worst possible value."""
     return float("inf") if comparison is np.less else float("-inf")

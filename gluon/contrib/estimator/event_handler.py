@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from typing import Any
 
 import numpy as np
 
@@ -45,21 +46,21 @@ __all__ = [
 class StoppingHandler(TrainBegin, BatchEnd, EpochEnd):
     """Ends the training after the estimator's number of epochs or batches."""
 
-    def __init__(self, max_epoch=None, max_batch=None):
+    def __init__(self, max_epoch: int | None = None, max_batch: int | None = None):
         self.max_epoch, self.max_batch = max_epoch, max_batch
         self.current_batch = self.current_epoch = 0
         self.stop_training = False
 
-    def train_begin(self, estimator, *args, **kwargs):
+    def train_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         self.max_epoch, self.max_batch = estimator.max_epoch, estimator.max_batch
         self.current_batch = self.current_epoch = 0
 
-    def batch_end(self, estimator, *args, **kwargs):
+    def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> Any:
         self.current_batch += 1
         self.stop_training |= self.current_batch == self.max_batch
         return self.stop_training
 
-    def epoch_end(self, estimator, *args, **kwargs):
+    def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> Any:
         self.current_epoch += 1
         self.stop_training |= self.current_epoch == self.max_epoch
         return self.stop_training
@@ -69,14 +70,14 @@ class MetricHandler(EpochBegin, BatchEnd):
     """Resets metrics before an epoch and updates them after each batch; gluon metrics of class
     metric.Loss take the losses, all others labels and predictions."""
 
-    def __init__(self, metrics, priority=-1000):
+    def __init__(self, metrics: Any, priority: int = -1000):
         self.metrics, self.priority = check_metrics(metrics), priority
 
-    def epoch_begin(self, estimator, *args, **kwargs):
+    def epoch_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         for metric in self.metrics:
             metric.reset()
 
-    def batch_end(self, estimator, *args, **kwargs):
+    def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         for metric in self.metrics:
             if isinstance(metric, LossMetric):
                 metric.update(0, kwargs["loss"])
@@ -98,19 +99,19 @@ class ValidationHandler(TrainBegin, BatchEnd, EpochEnd):
 
     def __init__(
         self,
-        val_data,
-        eval_fn,
-        epoch_period=1,
-        batch_period=None,
-        priority=-1000,
-        event_handlers=None,
+        val_data: Any,
+        eval_fn: Any,
+        epoch_period: int = 1,
+        batch_period: int | None = None,
+        priority: int = -1000,
+        event_handlers: Any = None,
     ):
         self.val_data, self.eval_fn = val_data, eval_fn
         self.epoch_period, self.batch_period = epoch_period, batch_period
         self.current_batch = self.current_epoch = 0
         self.priority, self.event_handlers = priority, event_handlers
 
-    def train_begin(self, estimator, *args, **kwargs):
+    def train_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         self.current_batch = self.current_epoch = 0
 
     def _evaluate(self, estimator, count, period):
@@ -121,11 +122,11 @@ class ValidationHandler(TrainBegin, BatchEnd, EpochEnd):
                 event_handlers=self.event_handlers,
             )
 
-    def batch_end(self, estimator, *args, **kwargs):
+    def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         self.current_batch += 1
         self._evaluate(estimator, self.current_batch, self.batch_period)
 
-    def epoch_end(self, estimator, *args, **kwargs):
+    def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         self.current_epoch += 1
         self._evaluate(estimator, self.current_epoch, self.epoch_period)
 
@@ -142,13 +143,15 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
 
     kept = ("batch_index", "current_epoch", "processed_samples", "log_interval_time")
 
-    def __init__(self, log_interval="epoch", metrics=None, priority=float("inf")):
+    def __init__(
+        self, log_interval: int | str = "epoch", metrics: Any = None, priority: float = float("inf")
+    ):
         if not isinstance(log_interval, int) and log_interval != "epoch":
             raise InvalidValue(
                 f"log_interval must be either an integer or string 'epoch', got {log_interval!r}"
             )
         self.metrics, self.priority = check_metrics(metrics), priority
-        self.log_interval, self.log_interval_time = log_interval, 0
+        self.log_interval, self.log_interval_time = log_interval, 0.0
         self.batch_index = self.current_epoch = self.processed_samples = 0
 
     def _log(self, estimator, head: str) -> None:
@@ -156,7 +159,7 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
         text = head + ", ".join(f"{name}: {value:.4f}" for name, value in values)
         estimator.logger.info(text.rstrip(", "))
 
-    def train_begin(self, estimator, *args, **kwargs):
+    def train_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         self.train_start = time.time()
         estimator.logger.info(
             "Training begin: using optimizer %s with current learning rate %.4f ",
@@ -168,21 +171,21 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
         else:
             estimator.logger.info("Train for %d batches.", estimator.max_batch)
         self.current_epoch = self.batch_index = self.processed_samples = 0
-        self.log_interval_time = 0
+        self.log_interval_time = 0.0
 
-    def train_end(self, estimator, *args, **kwargs):
+    def train_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         seconds = time.time() - self.train_start
         self._log(
             estimator,
             f"Train finished using total {int(seconds)}s with {self.current_epoch} epochs. ",
         )
 
-    def batch_begin(self, estimator, *args, **kwargs):
+    def batch_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         if self.log_interval != "epoch":
             self.batch_start = time.time()
 
-    def batch_end(self, estimator, *args, **kwargs):
-        if self.log_interval != "epoch":
+    def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        if isinstance(self.log_interval, int):
             self.log_interval_time += time.time() - self.batch_start
             self.processed_samples += kwargs["batch"][0].shape[0]
             if self.batch_index % self.log_interval == 0:
@@ -192,10 +195,10 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
                     f"[Samples {self.processed_samples}] "
                     f"time/interval: {self.log_interval_time:.3f}s ",
                 )
-                self.log_interval_time = 0
+                self.log_interval_time = 0.0
         self.batch_index += 1
 
-    def epoch_begin(self, estimator, *args, **kwargs):
+    def epoch_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         self.epoch_start = time.time()
         if any("training" in metric.name for metric in self.metrics):
             estimator.logger.info(
@@ -206,7 +209,7 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
         else:
             estimator.logger.info("Validation Begin")
 
-    def epoch_end(self, estimator, *args, **kwargs):
+    def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         seconds = time.time() - self.epoch_start
         self._log(estimator, f"[Epoch {self.current_epoch}] Finished in {seconds:.3f}s, ")
         self.current_epoch += 1
@@ -225,7 +228,14 @@ class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
 
     kept = ("wait", "stopped_epoch", "current_epoch", "stop_training", "best")
 
-    def __init__(self, monitor, min_delta=0, patience=0, mode="auto", baseline=None):
+    def __init__(
+        self,
+        monitor: Any,
+        min_delta: int = 0,
+        patience: int = 0,
+        mode: str = "auto",
+        baseline: Any = None,
+    ):
         if not isinstance(monitor, EvalMetric):
             raise InvalidValue(
                 "EarlyStoppingHandler: monitor must be one of the metric objects from"
@@ -242,12 +252,12 @@ class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
         self.wait = self.stopped_epoch = self.current_epoch = 0
         self.stop_training = False
 
-    def train_begin(self, estimator, *args, **kwargs):
+    def train_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         self.wait = self.stopped_epoch = self.current_epoch = 0
         self.stop_training = False
         self.best = worst(self.monitor_op) if self.baseline is None else self.baseline
 
-    def epoch_end(self, estimator, *args, **kwargs):
+    def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> Any:
         name, value = self.monitor.get()
         if np.isnan(value):
             warnings.warn(
@@ -265,7 +275,7 @@ class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
         self.current_epoch += 1
         return self.stop_training
 
-    def train_end(self, estimator, *args, **kwargs):
+    def train_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         if self.stop_training:
             estimator.logger.info(
                 "[Epoch %d] EarlyStoppingHanlder: early stopping due to %s not improving",
@@ -278,10 +288,10 @@ class GradientUpdateHandler(BatchEnd):
     """Steps the trainer after each batch, before all other handlers; the batch size is the losses'
     size."""
 
-    def __init__(self, priority=-2000):
+    def __init__(self, priority: int = -2000):
         self.priority = priority
 
-    def batch_end(self, estimator, *args, **kwargs):
+    def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         loss = kwargs["loss"]
         losses = loss if isinstance(loss, (list, tuple)) else [loss]
         estimator.trainer.step(sum(part.shape[0] for part in losses))

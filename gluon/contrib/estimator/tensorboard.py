@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ....training.summary_writer import summary_writer
 from .event import BatchEnd, EpochEnd, TrainBegin, TrainEnd, check_metrics
 
@@ -21,7 +23,12 @@ class TensorBoardHandler(TrainBegin, BatchEnd, EpochEnd, TrainEnd):
     kept = ("current_epoch", "current_batch")
 
     def __init__(
-        self, logging_dir=None, metrics=None, batch_period=None, writer=None, priority=1000
+        self,
+        logging_dir: str | None = None,
+        metrics: Any = None,
+        batch_period: int | None = None,
+        writer: Any = None,
+        priority: int = 1000,
     ):
         self._owned = writer is None
         self.writer = summary_writer(logging_dir) if writer is None else writer
@@ -29,7 +36,7 @@ class TensorBoardHandler(TrainBegin, BatchEnd, EpochEnd, TrainEnd):
         self.priority = priority
         self.current_epoch = self.current_batch = 0
 
-    def train_begin(self, estimator, *args, **kwargs):
+    def train_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         self.current_epoch = self.current_batch = 0
 
     def _write(self, estimator, before: str, metrics, step: int) -> None:
@@ -40,17 +47,17 @@ class TensorBoardHandler(TrainBegin, BatchEnd, EpochEnd, TrainEnd):
         rate = estimator.trainer.learning_rate
         self.writer.add_scalar(f"{before}learning_rate", rate, step)
 
-    def batch_end(self, estimator, *args, **kwargs):
+    def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         self.current_batch += 1
         if self.batch_period and self.current_batch % self.batch_period == 0:
             metrics = self.metrics or estimator.train_metrics
             self._write(estimator, "batch/", metrics, self.current_batch)
 
-    def epoch_end(self, estimator, *args, **kwargs):
+    def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         self.current_epoch += 1
         metrics = self.metrics or [*estimator.train_metrics, *estimator.val_metrics]
         self._write(estimator, "", metrics, self.current_epoch)
 
-    def train_end(self, estimator, *args, **kwargs):
+    def train_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         if self._owned:
             self.writer.close()

@@ -5,9 +5,14 @@ Each cell class combines two bases: the step (RNN, LSTM, GRU) and the number of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from ....engine.error import InvalidValue
 from ....kernels.record import several
 from ....ndarray import NDArray
+from ....training.initializer import Initializer
+from ...parameter import Parameter
 from ...rnn.rnn_cell import HybridRecurrentCell, activate
 from ...rnn.sequence import namespace, zero_state
 
@@ -33,6 +38,7 @@ class _ConvCell(HybridRecurrentCell):
     """Parameters, shapes and the two convolutions. gates: the number of rows of the weights /
     hidden_channels; n_states: the number of states, all of one shape."""
 
+    i2h_weight: Parameter
     n_axes, gates, n_states = 1, 1, 1
 
     def _set_up(
@@ -89,7 +95,7 @@ class _ConvCell(HybridRecurrentCell):
             parameter = self.params.get(name, shape=shape, init=init, allow_deferred_init=True)
             setattr(self, name, parameter)
 
-    def state_info(self, batch_size=0):
+    def state_info(self, batch_size: int = 0) -> list[Any]:
         return [
             {"shape": (batch_size, *self._state_shape), "__layout__": self._conv_layout}
             for _ in range(self.n_states)
@@ -110,7 +116,7 @@ class _ConvCell(HybridRecurrentCell):
         return i2h, h2h, name
 
     def __repr__(self):
-        shape = self.i2h_weight.shape
+        shape = self.i2h_weight._sizes()
         channels = shape[1 if self._channel_axis == 1 else -1]
         return (
             f"{type(self).__name__}({channels or None} -> {shape[0]}, {self._activation},"
@@ -131,7 +137,7 @@ class _RNN(_ConvCell):
     def _alias(self):
         return "conv_rnn"
 
-    def hybrid_forward(self, F, inputs, states, **parameters):
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any, **parameters: Any) -> Any:
         i2h, h2h, name = self._convolutions(F, inputs, states[0], **parameters)
         output = activate(F, i2h + h2h, self._activation, name=name + "out")
         return output, [output]
@@ -145,7 +151,7 @@ class _LSTM(_ConvCell):
     def _alias(self):
         return "conv_lstm"
 
-    def hybrid_forward(self, F, inputs, states, **parameters):
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any, **parameters: Any) -> Any:
         i2h, h2h, name = self._convolutions(F, inputs, states[0], **parameters)
         i, f, c, o = F.SliceChannel(
             i2h + h2h, num_outputs=4, axis=self._channel_axis, name=name + "slice"
@@ -166,7 +172,7 @@ class _GRU(_ConvCell):
     def _alias(self):
         return "conv_gru"
 
-    def hybrid_forward(self, F, inputs, states, **parameters):
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any, **parameters: Any) -> Any:
         i2h, h2h, name = self._convolutions(F, inputs, states[0], **parameters)
         axis = self._channel_axis
         i2h_r, i2h_z, i2h_n = F.SliceChannel(i2h, num_outputs=3, axis=axis, name=name + "i2h_slice")
@@ -186,21 +192,21 @@ class _Conv1D(_ConvCell):
 
     def __init__(
         self,
-        input_shape,
-        hidden_channels,
-        i2h_kernel,
-        h2h_kernel,
-        i2h_pad=(0,),
-        i2h_dilate=(1,),
-        h2h_dilate=(1,),
-        i2h_weight_initializer=None,
-        h2h_weight_initializer=None,
-        i2h_bias_initializer="zeros",
-        h2h_bias_initializer="zeros",
-        conv_layout="NCW",
-        activation="tanh",
-        prefix=None,
-        params=None,
+        input_shape: Any,
+        hidden_channels: Any,
+        i2h_kernel: Any,
+        h2h_kernel: Any,
+        i2h_pad: int | Sequence[int] = (0,),
+        i2h_dilate: int | Sequence[int] = (1,),
+        h2h_dilate: int | Sequence[int] = (1,),
+        i2h_weight_initializer: str | Initializer | None = None,
+        h2h_weight_initializer: str | Initializer | None = None,
+        i2h_bias_initializer: str | Initializer | None = "zeros",
+        h2h_bias_initializer: str | Initializer | None = "zeros",
+        conv_layout: str = "NCW",
+        activation: str = "tanh",
+        prefix: str | None = None,
+        params: Any = None,
     ):
         super().__init__(prefix=prefix, params=params)
         self._set_up(
@@ -225,21 +231,21 @@ class _Conv2D(_ConvCell):
 
     def __init__(
         self,
-        input_shape,
-        hidden_channels,
-        i2h_kernel,
-        h2h_kernel,
-        i2h_pad=(0, 0),
-        i2h_dilate=(1, 1),
-        h2h_dilate=(1, 1),
-        i2h_weight_initializer=None,
-        h2h_weight_initializer=None,
-        i2h_bias_initializer="zeros",
-        h2h_bias_initializer="zeros",
-        conv_layout="NCHW",
-        activation="tanh",
-        prefix=None,
-        params=None,
+        input_shape: Any,
+        hidden_channels: Any,
+        i2h_kernel: Any,
+        h2h_kernel: Any,
+        i2h_pad: int | Sequence[int] = (0, 0),
+        i2h_dilate: int | Sequence[int] = (1, 1),
+        h2h_dilate: int | Sequence[int] = (1, 1),
+        i2h_weight_initializer: str | Initializer | None = None,
+        h2h_weight_initializer: str | Initializer | None = None,
+        i2h_bias_initializer: str | Initializer | None = "zeros",
+        h2h_bias_initializer: str | Initializer | None = "zeros",
+        conv_layout: str = "NCHW",
+        activation: str = "tanh",
+        prefix: str | None = None,
+        params: Any = None,
     ):
         super().__init__(prefix=prefix, params=params)
         self._set_up(
@@ -264,21 +270,21 @@ class _Conv3D(_ConvCell):
 
     def __init__(
         self,
-        input_shape,
-        hidden_channels,
-        i2h_kernel,
-        h2h_kernel,
-        i2h_pad=(0, 0, 0),
-        i2h_dilate=(1, 1, 1),
-        h2h_dilate=(1, 1, 1),
-        i2h_weight_initializer=None,
-        h2h_weight_initializer=None,
-        i2h_bias_initializer="zeros",
-        h2h_bias_initializer="zeros",
-        conv_layout="NCDHW",
-        activation="tanh",
-        prefix=None,
-        params=None,
+        input_shape: Any,
+        hidden_channels: Any,
+        i2h_kernel: Any,
+        h2h_kernel: Any,
+        i2h_pad: int | Sequence[int] = (0, 0, 0),
+        i2h_dilate: int | Sequence[int] = (1, 1, 1),
+        h2h_dilate: int | Sequence[int] = (1, 1, 1),
+        i2h_weight_initializer: str | Initializer | None = None,
+        h2h_weight_initializer: str | Initializer | None = None,
+        i2h_bias_initializer: str | Initializer | None = "zeros",
+        h2h_bias_initializer: str | Initializer | None = "zeros",
+        conv_layout: str = "NCDHW",
+        activation: str = "tanh",
+        prefix: str | None = None,
+        params: Any = None,
     ):
         super().__init__(prefix=prefix, params=params)
         self._set_up(

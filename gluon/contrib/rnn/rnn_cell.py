@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ....engine.error import MXNetError
+from ....training.initializer import Initializer
+from ...parameter import Parameter
 from ...rnn.rnn_cell import BidirectionalCell, HybridRecurrentCell, ModifierCell
 from ...rnn.sequence import device_of, masked, merged, namespace, steps_of
 
@@ -17,7 +21,13 @@ class VariationalDropoutCell(ModifierCell):
     Source: Gal and Ghahramani 2015, arXiv:1512.05287.
     """
 
-    def __init__(self, base_cell, drop_inputs=0.0, drop_states=0.0, drop_outputs=0.0):
+    def __init__(
+        self,
+        base_cell: Any,
+        drop_inputs: float = 0.0,
+        drop_states: float = 0.0,
+        drop_outputs: float = 0.0,
+    ):
         inside = (base_cell, *base_cell._children.values())
         if drop_states and any(isinstance(cell, BidirectionalCell) for cell in inside):
             raise StateDropoutError(
@@ -34,9 +44,9 @@ class VariationalDropoutCell(ModifierCell):
     def _alias(self):
         return "vardrop"
 
-    def reset(self):
+    def reset(self) -> None:
         super().reset()
-        self._masks = {}
+        self._masks: dict[tuple[str, Any], Any] = {}
 
     def _dropped(self, F, x, which: str, rate: float):
         """x times this sequence's mask of its kind, on x's device."""
@@ -55,7 +65,7 @@ class VariationalDropoutCell(ModifierCell):
     drop_states_mask = property(lambda self: self._mask("states"))
     drop_outputs_mask = property(lambda self: self._mask("outputs"))
 
-    def hybrid_forward(self, F, inputs, states):
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
         states = [self._dropped(F, states[0], "states", self.drop_states), *states[1:]]
         inputs = self._dropped(F, inputs, "inputs", self.drop_inputs)
         output, states = self.base_cell(inputs, states)
@@ -65,8 +75,14 @@ class VariationalDropoutCell(ModifierCell):
         return f"VariationalDropoutCell(p_out = {self.drop_outputs}, p_state = {self.drop_states})"
 
     def unroll(
-        self, length, inputs, begin_state=None, layout="NTC", merge_outputs=None, valid_length=None
-    ):
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> Any:
         if self.drop_states:
             return super().unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
         self.reset()  # masks of inputs and outputs apply to the whole array at once
@@ -94,20 +110,22 @@ class LSTMPCell(HybridRecurrentCell):
     Source: Sak et al. 2014, arXiv:1402.1128.
     """
 
+    i2h_weight: Parameter
+    h2r_weight: Parameter
     size_argument = "input_size"
 
     def __init__(
         self,
-        hidden_size,
-        projection_size,
-        i2h_weight_initializer=None,
-        h2h_weight_initializer=None,
-        h2r_weight_initializer=None,
-        i2h_bias_initializer="zeros",
-        h2h_bias_initializer="zeros",
-        input_size=0,
-        prefix=None,
-        params=None,
+        hidden_size: int,
+        projection_size: int,
+        i2h_weight_initializer: str | Initializer | None = None,
+        h2h_weight_initializer: str | Initializer | None = None,
+        h2r_weight_initializer: str | Initializer | None = None,
+        i2h_bias_initializer: str | Initializer | None = "zeros",
+        h2h_bias_initializer: str | Initializer | None = "zeros",
+        input_size: int = 0,
+        prefix: str | None = None,
+        params: Any = None,
     ):
         super().__init__(prefix=prefix, params=params)
         self._hidden_size, self._projection_size = hidden_size, projection_size
@@ -123,7 +141,7 @@ class LSTMPCell(HybridRecurrentCell):
             parameter = self.params.get(name, shape=shape, init=init, allow_deferred_init=True)
             setattr(self, name, parameter)
 
-    def state_info(self, batch_size=0):
+    def state_info(self, batch_size: int = 0) -> list[Any]:
         return [
             {"shape": (batch_size, size), "__layout__": "NC"}
             for size in (self._projection_size, self._hidden_size)
@@ -133,12 +151,20 @@ class LSTMPCell(HybridRecurrentCell):
         return "lstmp"
 
     def __repr__(self):
-        shape, projected = self.i2h_weight.shape, self.h2r_weight.shape[0]
+        shape, projected = self.i2h_weight._sizes(), self.h2r_weight._sizes()[0]
         return f"LSTMPCell({shape[1] or None} -> {shape[0]} -> {projected})"
 
     def hybrid_forward(
-        self, F, inputs, states, i2h_weight, h2h_weight, h2r_weight, i2h_bias, h2h_bias
-    ):
+        self,
+        F: Any,
+        inputs: Any,
+        states: Any,
+        i2h_weight: Any,
+        h2h_weight: Any,
+        h2r_weight: Any,
+        i2h_bias: Any,
+        h2h_bias: Any,
+    ) -> Any:
         name, rows = f"t{self._counter}_", 4 * self._hidden_size
         i2h = F.FullyConnected(inputs, i2h_weight, i2h_bias, num_hidden=rows, name=name + "i2h")
         h2h = F.FullyConnected(states[0], h2h_weight, h2h_bias, num_hidden=rows, name=name + "h2h")
@@ -154,8 +180,14 @@ class LSTMPCell(HybridRecurrentCell):
 
 
 def dynamic_unroll(
-    cell, inputs, begin_state, drop_inputs=0, drop_outputs=0, layout="TNC", valid_length=None
-):
+    cell: Any,
+    inputs: Any,
+    begin_state: Any,
+    drop_inputs: int = 0,
+    drop_outputs: int = 0,
+    layout: str = "TNC",
+    valid_length: Any = None,
+) -> Any:
     """Steps a cell over a sequence of any length by the loop operator `foreach`.
 
     Args:

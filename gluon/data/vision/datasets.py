@@ -11,7 +11,10 @@ import importlib.util
 import os
 import tarfile
 import warnings
+from collections.abc import Callable
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -41,12 +44,16 @@ class _Images(Dataset):
     """Images in memory: item i is ((H, W, C) uint8 NDArray, label int32), through `transform` if
     there is one."""
 
-    def __init__(self, root, transform):
+    def __init__(self, root: str | Path, transform: Callable[..., Any] | None):
         self._transform = transform
         self._root = local_folder(root)
         images, labels = self._load()
         self._data = np.ascontiguousarray(images, np.uint8)
         self._label = np.ascontiguousarray(labels, np.int32)
+
+    def _load(self) -> tuple[np.ndarray, np.ndarray]:
+        """Images (N, H, W, C) and labels (N,)."""
+        raise NotImplementedError
 
     def __len__(self):
         return len(self._label)
@@ -70,7 +77,12 @@ class MNIST(_Images):
     shared_names: tuple[str, ...] = ("mnist",)
     advice = "copy the four IDX files (train-images-idx3-ubyte.gz, ...) to root"
 
-    def __init__(self, root="~/.mxnet/datasets/mnist", train=True, transform=None):
+    def __init__(
+        self,
+        root: str = "~/.mxnet/datasets/mnist",
+        train: bool = True,
+        transform: Callable[..., Any] | None = None,
+    ):
         self._train = train
         super().__init__(root, transform)
 
@@ -111,7 +123,12 @@ class FashionMNIST(MNIST):
     shared_names = ("fashion-mnist", "fashion_mnist")
     advice = "apt-get install dataset-fashion-mnist, or copy the four IDX files to root"
 
-    def __init__(self, root="~/.mxnet/datasets/fashion-mnist", train=True, transform=None):
+    def __init__(
+        self,
+        root: str = "~/.mxnet/datasets/fashion-mnist",
+        train: bool = True,
+        transform: Callable[..., Any] | None = None,
+    ):
         super().__init__(root, train, transform)
 
 
@@ -125,7 +142,12 @@ class CIFAR10(_Images):
     archive, folder = "cifar-10-binary.tar.gz", "cifar-10-batches-bin"
     label_bytes = 1
 
-    def __init__(self, root="~/.mxnet/datasets/cifar10", train=True, transform=None):
+    def __init__(
+        self,
+        root: str = "~/.mxnet/datasets/cifar10",
+        train: bool = True,
+        transform: Callable[..., Any] | None = None,
+    ):
         self._train = train
         super().__init__(root, transform)
 
@@ -181,7 +203,11 @@ class CIFAR100(CIFAR10):
     label_bytes = 2
 
     def __init__(
-        self, root="~/.mxnet/datasets/cifar100", fine_label=False, train=True, transform=None
+        self,
+        root: str = "~/.mxnet/datasets/cifar100",
+        fine_label: bool = False,
+        train: bool = True,
+        transform: Callable[..., Any] | None = None,
     ):
         self._fine_label = fine_label
         super().__init__(root, train, transform)
@@ -206,7 +232,12 @@ class Digits(_Images):
         transform: (image, label) -> item.
     """
 
-    def __init__(self, root=None, train=True, transform=None):
+    def __init__(
+        self,
+        root: str | None = None,
+        train: bool = True,
+        transform: Callable[..., Any] | None = None,
+    ):
         self._train = train
         super().__init__(_sklearn_folder() if root is None else root, transform)
 
@@ -255,7 +286,12 @@ class ImageRecordDataset(RecordFileDataset):
         transform: (image, label) -> item.
     """
 
-    def __init__(self, filename, flag=1, transform=None):
+    def __init__(
+        self,
+        filename: str | PathLike[str],
+        flag: int = 1,
+        transform: Callable[..., Any] | None = None,
+    ):
         super().__init__(filename)
         self._flag, self._transform = flag, transform
 
@@ -280,7 +316,7 @@ class ImageFolderDataset(Dataset):
 
     extensions = (".jpg", ".jpeg", ".png")
 
-    def __init__(self, root, flag=1, transform=None):
+    def __init__(self, root: str, flag: int = 1, transform: Callable[..., Any] | None = None):
         self._root, self._flag, self._transform = os.path.expanduser(root), flag, transform
         self._exts = list(self.extensions)
         self.synsets: list[str] = []

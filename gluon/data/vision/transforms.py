@@ -7,6 +7,8 @@ Random ones draw from the package's random stream, which `mx.random.seed` restar
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from ....data.image.rotate import check_zoom, imrotate
 from ....data.sampler import host_generator
 from ....engine.error import InvalidValue, OperatorError
 from ....kernels.record import several
+from ....kernels.spec import DType
 from ....ndarray import functions as nd
 from ....ndarray.ndarray import NDArray, from_memory
 from ....ndarray.numpy_mode import is_np_array  # noqa: F401
@@ -45,14 +48,14 @@ __all__ = [
 ]
 
 
-class _TakesNumpy:
+class _TakesNumpy(Block):
     """Accepts NumPy images too, as datasets in worker processes may have them."""
 
-    def __call__(self, x, *args):
+    def __call__(self, x: Any, *args: Any) -> Any:
         return super().__call__(from_memory(x) if isinstance(x, np.ndarray) else x, *args)
 
 
-class _Transform(_TakesNumpy, Block):
+class _Transform(_TakesNumpy):
     """A transform that depends on shapes or random numbers."""
 
 
@@ -63,21 +66,23 @@ class _HybridTransform(_TakesNumpy, HybridBlock):
 class Compose(_TakesNumpy, Sequential):
     """Applies transforms in sequence."""
 
-    def __init__(self, transforms):
+    def __init__(self, transforms: Sequence[Any]):
         super().__init__()
         for transform in transforms:
             self.add(transform)
 
-    def forward(self, x, *args):
+    def forward(self, x: Any, *args: Any) -> Any:
         steps = list(self._children.values())
         while steps:
-            step = steps.pop(0)
-            if steps and type(step) is ToTensor and type(steps[0]) is Normalize and _is_bytes(x):
-                step = steps.pop(0).of_bytes
+            step: Callable[..., Any] = steps.pop(0)
+            after = steps[0] if steps and type(step) is ToTensor and _is_bytes(x) else None
+            if isinstance(after, Normalize) and type(after) is Normalize:
+                steps.pop(0)
+                step = after.of_bytes
             x = step(x, *args)
             args = ()
             if isinstance(x, (tuple, list)):
-                x, *args = x
+                x, args = x[0], tuple(x[1:])
         return (x, *args) if args else x
 
 
@@ -89,32 +94,32 @@ def _is_bytes(x) -> bool:
 class Cast(_HybridTransform):
     """Converts the dtype."""
 
-    def __init__(self, dtype="float32"):
+    def __init__(self, dtype: DType = "float32"):
         super().__init__()
         self._dtype = dtype
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.cast(x, dtype=self._dtype)
 
 
 class ToTensor(_HybridTransform):
     """(H, W, C) with values in [0, 255] -> (C, H, W) float32 in [0, 1]."""
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F._image_to_tensor(x)
 
 
 class Normalize(_HybridTransform):
     """(x - mean) / std on (C, H, W). mean, std: number, or one number a channel."""
 
-    def __init__(self, mean=0.0, std=1.0):
+    def __init__(self, mean: float = 0.0, std: float = 1.0):
         super().__init__()
         self._mean, self._std = _tuple(mean), _tuple(std)
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F._image_normalize(x, mean=self._mean, std=self._std)
 
-    def of_bytes(self, x):
+    def of_bytes(self, x: Any) -> Any:
         """ToTensor and Normalize of an image (H, W, C) of bytes, in one step."""
         return nd._image_tensor_normalize(x, mean=self._mean, std=self._std)
 
@@ -134,11 +139,11 @@ class Resize(_HybridTransform):
     interpolation: 0 nearest, 1 linear, 2 cubic, 3 area, 4 Lanczos.
     """
 
-    def __init__(self, size, keep_ratio=False, interpolation=1):
+    def __init__(self, size: Any, keep_ratio: bool = False, interpolation: Any = 1):
         super().__init__()
         self._size, self._keep, self._interpolation = _size(size), keep_ratio, interpolation
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F._image_resize(
             x, size=self._size, keep_ratio=self._keep, interp=self._interpolation
         )
@@ -161,7 +166,9 @@ class CropResize(_HybridTransform):
     """The crop of `width` x `height` pixels at column x, row y, resized to `size` (number or
     (width, height)) if given."""
 
-    def __init__(self, x, y, width, height, size=None, interpolation=None):
+    def __init__(
+        self, x: Any, y: Any, width: int, height: int, size: Any = None, interpolation: Any = None
+    ):
         super().__init__()
         self._at = {"x": x, "y": y, "width": width, "height": height}
         self._size, self._interpolation = (
@@ -169,7 +176,7 @@ class CropResize(_HybridTransform):
             1 if interpolation is None else interpolation,
         )
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         x = F._image_crop(x, **self._at)
         return F._image_resize(x, size=self._size, interp=self._interpolation) if self._size else x
 
@@ -178,11 +185,11 @@ class CenterCrop(_Transform):
     """The centre crop of `size` (number or (width, height)); in a smaller image the largest crop
     that fits, enlarged."""
 
-    def __init__(self, size, interpolation=1):
+    def __init__(self, size: Any, interpolation: Any = 1):
         super().__init__()
         self._size, self._interpolation = _both(size), interpolation
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         height, width = _extent(self, x)
         w, h = _scaled_down(width, height, *self._size)
         return _crop(x, (width - w) // 2, (height - h) // 2, w, h, self._size, self._interpolation)
@@ -217,18 +224,25 @@ class RandomResizedCrop(_Transform):
         Szegedy et al. 2015.
     """
 
-    def __init__(self, size, scale=(0.08, 1.0), ratio=(3.0 / 4.0, 4.0 / 3.0), interpolation=1):
+    def __init__(
+        self,
+        size: Any,
+        scale: Any = (0.08, 1.0),
+        ratio: Any = (3.0 / 4.0, 4.0 / 3.0),
+        interpolation: Any = 1,
+    ):
         super().__init__()
         self._size, self._interpolation = _both(size), interpolation
         self._scale = (scale, 1.0) if isinstance(scale, (int, float)) else tuple(scale)
         self._ratio = tuple(ratio)
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         height, width = _extent(self, x)
         rng = host_generator()
         for _ in range(10):
             area = rng.uniform(*self._scale) * height * width
-            ratio = math.exp(rng.uniform(*map(math.log, self._ratio)))
+            narrow, wide = self._ratio
+            ratio = math.exp(rng.uniform(math.log(narrow), math.log(wide)))
             w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
             if 0 < w <= width and 0 < h <= height:
                 return _crop(
@@ -247,14 +261,14 @@ class RandomResizedCrop(_Transform):
 class RandomFlipLeftRight(_HybridTransform):
     """Mirrors left and right with probability 1/2."""
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F._image_random_flip_left_right(x)
 
 
 class RandomFlipTopBottom(_HybridTransform):
     """Mirrors top and bottom with probability 1/2."""
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F._image_random_flip_top_bottom(x)
 
 
@@ -263,11 +277,11 @@ class _RandomFactor(_HybridTransform):
 
     operator = ""
 
-    def __init__(self, amount):
+    def __init__(self, amount: Any):
         super().__init__()
         self._factors = {"min_factor": max(0.0, 1 - amount), "max_factor": 1 + amount}
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return getattr(F, self.operator)(x, **self._factors)
 
 
@@ -276,7 +290,7 @@ class RandomBrightness(_RandomFactor):
 
     operator = "_image_random_brightness"
 
-    def __init__(self, brightness):
+    def __init__(self, brightness: float):
         super().__init__(brightness)
 
 
@@ -286,7 +300,7 @@ class RandomContrast(_RandomFactor):
 
     operator = "_image_random_contrast"
 
-    def __init__(self, contrast):
+    def __init__(self, contrast: float):
         super().__init__(contrast)
 
 
@@ -296,7 +310,7 @@ class RandomSaturation(_RandomFactor):
 
     operator = "_image_random_saturation"
 
-    def __init__(self, saturation):
+    def __init__(self, saturation: float):
         super().__init__(saturation)
 
 
@@ -305,14 +319,16 @@ class RandomHue(_RandomFactor):
 
     operator = "_image_random_hue"
 
-    def __init__(self, hue):
+    def __init__(self, hue: float):
         super().__init__(hue)
 
 
 class RandomColorJitter(_HybridTransform):
     """Random changes of brightness, contrast, saturation and hue, in random order."""
 
-    def __init__(self, brightness=0, contrast=0, saturation=0, hue=0):
+    def __init__(
+        self, brightness: float = 0, contrast: float = 0, saturation: float = 0, hue: float = 0
+    ):
         super().__init__()
         self._amounts = {
             "brightness": brightness,
@@ -321,7 +337,7 @@ class RandomColorJitter(_HybridTransform):
             "hue": hue,
         }
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F._image_random_color_jitter(x, **self._amounts)
 
 
@@ -329,24 +345,23 @@ class RandomLighting(_HybridTransform):
     """Adds the principal components of the colours, with normal weights of standard deviation
     alpha. Source: Krizhevsky et al. 2012."""
 
-    def __init__(self, alpha):
+    def __init__(self, alpha: Any):
         super().__init__()
         self._alpha = alpha
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F._image_random_lighting(x, alpha_std=self._alpha)
 
 
 class RandomApply(Sequential):
     """A transform (or a list of them) with probability p."""
 
-    def __init__(self, transforms, p=0.5):
+    def __init__(self, transforms: Block | Sequence[Block], p: float = 0.5):
         super().__init__()
-        for transform in transforms if isinstance(transforms, (list, tuple)) else [transforms]:
-            self.add(transform)
+        self.add(*([transforms] if isinstance(transforms, Block) else transforms))
         self.p = p
 
-    def forward(self, x, *args):
+    def forward(self, x: Any, *args: Any) -> Any:
         return x if host_generator().random() >= self.p else super().forward(x, *args)
 
 
@@ -356,12 +371,12 @@ class Rotate(_Transform):
     zoom_in: enlarge until no padding shows. zoom_out: shrink until the whole image shows.
     """
 
-    def __init__(self, rotation_degrees, zoom_in=False, zoom_out=False):
+    def __init__(self, rotation_degrees: Any, zoom_in: bool = False, zoom_out: bool = False):
         super().__init__()
         check_zoom(zoom_in, zoom_out)
         self._degrees, self._zoom_in, self._zoom_out = rotation_degrees, zoom_in, zoom_out
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         return imrotate(x, self._degrees, self._zoom_in, self._zoom_out)
 
 
@@ -369,7 +384,13 @@ class RandomRotation(_Transform):
     """Rotate by an angle from angle_limits = (low, high) in degrees, with probability
     rotate_with_proba."""
 
-    def __init__(self, angle_limits, zoom_in=False, zoom_out=False, rotate_with_proba=1.0):
+    def __init__(
+        self,
+        angle_limits: Any,
+        zoom_in: bool = False,
+        zoom_out: bool = False,
+        rotate_with_proba: float = 1.0,
+    ):
         super().__init__()
         check_zoom(zoom_in, zoom_out)
         low, high = angle_limits
@@ -380,7 +401,7 @@ class RandomRotation(_Transform):
         self._limits, self._zoom_in, self._zoom_out = (low, high), zoom_in, zoom_out
         self._probability = rotate_with_proba
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         rng = host_generator()
         if rng.random() >= self._probability:
             return x

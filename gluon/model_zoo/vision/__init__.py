@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ....engine.error import MXNetError, compose, did_you_mean
 from . import classic, densenet, inception, mobilenet, resnet, squeezenet
 from .classic import *
@@ -45,7 +47,7 @@ class UnknownModelError(MXNetError, ValueError):
     """No model of the zoo has this name."""
 
 
-def get_model(name: str, **kwargs):
+def get_model(name: str, **kwargs: Any) -> Any:
     """A network by its name, e.g. "resnet50_v1", "mobilenetv2_0.5".
 
     Args:

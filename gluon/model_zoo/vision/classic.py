@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from ....engine import Context
 from ....engine.error import InvalidValue
 from ....training.initializer import Xavier
 from ... import nn
@@ -14,7 +18,7 @@ __all__ = ["AlexNet", "alexnet", "VGG", "get_vgg"]
 class AlexNet(HybridBlock):
     """AlexNet in its one-column form. classes: outputs."""
 
-    def __init__(self, classes=1000, **kwargs):
+    def __init__(self, classes: int = 1000, **kwargs: Any):
         super().__init__(**kwargs)
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="")
@@ -36,11 +40,16 @@ class AlexNet(HybridBlock):
                 )
             self.output = nn.Dense(classes)
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return self.output(self.features(x))
 
 
-def alexnet(pretrained=False, ctx=CPU, root=ROOT, **kwargs):
+def alexnet(
+    pretrained: bool = False,
+    ctx: Context | Sequence[Context] = CPU,
+    root: str = ROOT,
+    **kwargs: Any,
+) -> Any:
     """AlexNet. pretrained: load its parameters from the folder `root` to ctx. kwargs: classes,
     prefix."""
     return load_pretrained(AlexNet(**kwargs), "alexnet", pretrained, ctx, root)
@@ -55,7 +64,14 @@ class VGG(HybridBlock):
         batch_norm: normalise after each convolution.
     """
 
-    def __init__(self, layers, filters, classes=1000, batch_norm=False, **kwargs):
+    def __init__(
+        self,
+        layers: Any,
+        filters: Any,
+        classes: int = 1000,
+        batch_norm: bool = False,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         if len(layers) != len(filters):
             raise InvalidValue(
@@ -93,14 +109,20 @@ class VGG(HybridBlock):
                 )
             self.output = nn.Dense(classes, weight_initializer="normal", bias_initializer="zeros")
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return self.output(self.features(x))
 
 
 SPEC = {11: [1, 1, 2, 2, 2], 13: [2, 2, 2, 2, 2], 16: [2, 2, 3, 3, 3], 19: [2, 2, 4, 4, 4]}
 
 
-def get_vgg(num_layers, pretrained=False, ctx=CPU, root=ROOT, **kwargs):
+def get_vgg(
+    num_layers: int,
+    pretrained: bool = False,
+    ctx: Context | Sequence[Context] = CPU,
+    root: str = ROOT,
+    **kwargs: Any,
+) -> Any:
     """VGG with 11, 13, 16 or 19 layers.
 
     pretrained: load its parameters from the folder `root` to ctx. kwargs: classes, batch_norm,
@@ -116,7 +138,7 @@ def get_vgg(num_layers, pretrained=False, ctx=CPU, root=ROOT, **kwargs):
 
 def _named(n, batch_norm):
     def make(**kwargs):
-        return get_vgg(n, **({"batch_norm": True} if batch_norm else {}), **kwargs)
+        return get_vgg(n, **(kwargs | {"batch_norm": True} if batch_norm else kwargs))
 
     make.__name__ = make.__qualname__ = f"vgg{n}{'_bn' if batch_norm else ''}"
     make.__doc__ = (

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from ....engine import Context
 from ....engine.error import InvalidValue
 from ... import nn
 from ...contrib.nn import HybridConcurrent, Identity
@@ -41,13 +45,13 @@ class DenseNet(HybridBlock):
 
     def __init__(
         self,
-        num_init_features,
-        growth_rate,
-        block_config,
-        bn_size=4,
-        dropout=0,
-        classes=1000,
-        **kwargs,
+        num_init_features: Any,
+        growth_rate: Any,
+        block_config: Any,
+        bn_size: int = 4,
+        dropout: float = 0,
+        classes: int = 1000,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         with self.name_scope():
@@ -81,7 +85,7 @@ class DenseNet(HybridBlock):
             )
             self.output = nn.Dense(classes)
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return self.output(self.features(x))
 
 
@@ -93,7 +97,13 @@ SPEC = {
 }
 
 
-def get_densenet(num_layers, pretrained=False, ctx=CPU, root=ROOT, **kwargs):
+def get_densenet(
+    num_layers: int,
+    pretrained: bool = False,
+    ctx: Context | Sequence[Context] = CPU,
+    root: str = ROOT,
+    **kwargs: Any,
+) -> Any:
     """DenseNet with 121, 161, 169 or 201 layers. pretrained: load its parameters from the folder
     `root` to ctx."""
     if num_layers not in SPEC:

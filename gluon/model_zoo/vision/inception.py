@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from ....engine import Context
 from ... import nn
 from ...contrib.nn import HybridConcurrent
 from ...hybrid import HybridBlock
@@ -96,7 +100,7 @@ MODULES = (
 class Inception3(HybridBlock):
     """Inception v3, for images of 299 x 299. classes: outputs."""
 
-    def __init__(self, classes=1000, **kwargs):
+    def __init__(self, classes: int = 1000, **kwargs: Any):
         super().__init__(**kwargs)
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="")
@@ -117,11 +121,16 @@ class Inception3(HybridBlock):
             self.features.add(nn.AvgPool2D(pool_size=8), nn.Dropout(0.5))
             self.output = nn.Dense(classes)
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return self.output(self.features(x))
 
 
-def inception_v3(pretrained=False, ctx=CPU, root=ROOT, **kwargs):
+def inception_v3(
+    pretrained: bool = False,
+    ctx: Context | Sequence[Context] = CPU,
+    root: str = ROOT,
+    **kwargs: Any,
+) -> Any:
     """Inception v3. pretrained: load its parameters from the folder `root` to ctx. kwargs: classes,
     prefix."""
     return load_pretrained(Inception3(**kwargs), "inceptionv3", pretrained, ctx, root)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from ....engine import Context
 from ... import nn
 from ...hybrid import HybridBlock
 from ..model_store import CPU, ROOT, load_pretrained
@@ -12,7 +16,7 @@ __all__ = ["MobileNet", "MobileNetV2", "get_mobilenet", "get_mobilenet_v2"]
 class RELU6(nn.HybridBlock):
     """min(max(x, 0), 6)."""
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.clip(x, a_min=0, a_max=6, name="relu6")
 
 
@@ -41,7 +45,7 @@ def _add_conv_dw(out, dw_channels, channels, stride, relu6=False):
 class LinearBottleneck(nn.HybridBlock):
     """Expand by t, convolve each channel, project without activation; plus x where shapes agree."""
 
-    def __init__(self, in_channels, channels, t, stride, **kwargs):
+    def __init__(self, in_channels: int, channels: int, t: Any, stride: int, **kwargs: Any):
         super().__init__(**kwargs)
         self.use_shortcut = stride == 1 and in_channels == channels
         with self.name_scope():
@@ -58,7 +62,7 @@ class LinearBottleneck(nn.HybridBlock):
             )
             _add_conv(self.out, channels, active=False, relu6=True)
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         out = self.out(x)
         return F.elemwise_add(out, x) if self.use_shortcut else out
 
@@ -66,7 +70,7 @@ class LinearBottleneck(nn.HybridBlock):
 class MobileNet(HybridBlock):
     """MobileNet. multiplier: of all channels. classes: outputs."""
 
-    def __init__(self, multiplier=1.0, classes=1000, **kwargs):
+    def __init__(self, multiplier: float = 1.0, classes: int = 1000, **kwargs: Any):
         super().__init__(**kwargs)
         widths = [
             int(x * multiplier) for x in [32, 64] + [128] * 2 + [256] * 2 + [512] * 6 + [1024] * 2
@@ -81,14 +85,14 @@ class MobileNet(HybridBlock):
                 self.features.add(nn.GlobalAvgPool2D(), nn.Flatten())
             self.output = nn.Dense(classes)
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return self.output(self.features(x))
 
 
 class MobileNetV2(nn.HybridBlock):
     """MobileNetV2. multiplier: of all channels. classes: outputs."""
 
-    def __init__(self, multiplier=1.0, classes=1000, **kwargs):
+    def __init__(self, multiplier: float = 1.0, classes: int = 1000, **kwargs: Any):
         super().__init__(**kwargs)
         widths = [
             int(x * multiplier)
@@ -111,7 +115,7 @@ class MobileNetV2(nn.HybridBlock):
             with self.output.name_scope():
                 self.output.add(nn.Conv2D(classes, 1, use_bias=False, prefix="pred_"), nn.Flatten())
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return self.output(self.features(x))
 
 
@@ -120,7 +124,13 @@ def _suffix(multiplier: float) -> str:
     return text[:-1] if text in ("1.00", "0.50") else text
 
 
-def get_mobilenet(multiplier, pretrained=False, ctx=CPU, root=ROOT, **kwargs):
+def get_mobilenet(
+    multiplier: float,
+    pretrained: bool = False,
+    ctx: Context | Sequence[Context] = CPU,
+    root: str = ROOT,
+    **kwargs: Any,
+) -> Any:
     """MobileNet. pretrained: load its parameters from the folder `root` to ctx. kwargs: classes,
     prefix."""
     return load_pretrained(
@@ -128,7 +138,13 @@ def get_mobilenet(multiplier, pretrained=False, ctx=CPU, root=ROOT, **kwargs):
     )
 
 
-def get_mobilenet_v2(multiplier, pretrained=False, ctx=CPU, root=ROOT, **kwargs):
+def get_mobilenet_v2(
+    multiplier: float,
+    pretrained: bool = False,
+    ctx: Context | Sequence[Context] = CPU,
+    root: str = ROOT,
+    **kwargs: Any,
+) -> Any:
     """MobileNetV2. pretrained: load its parameters from the folder `root` to ctx. kwargs: classes,
     prefix."""
     return load_pretrained(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ....engine import Context
 from ....engine.error import InvalidValue
 from ... import nn
 from ...hybrid import HybridBlock
@@ -32,22 +36,31 @@ class _BlockV1(HybridBlock):
         in_channels: 0: inferred at the first call.
     """
 
-    def __init__(self, channels, stride, downsample=False, in_channels=0, **kwargs):
+    def __init__(
+        self,
+        channels: int,
+        stride: int,
+        downsample: bool = False,
+        in_channels: int = 0,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         self.body = nn.HybridSequential(prefix="")
         self._fill(channels, stride, in_channels)
-        if downsample:
-            self.downsample = nn.HybridSequential(prefix="")
+        self.downsample = nn.HybridSequential(prefix="") if downsample else None
+        if self.downsample is not None:
             self.downsample.add(
                 nn.Conv2D(
                     channels, kernel_size=1, strides=stride, use_bias=False, in_channels=in_channels
                 ),
                 nn.BatchNorm(),
             )
-        else:
-            self.downsample = None
 
-    def hybrid_forward(self, F, x):
+    def _fill(self, channels: int, stride: int, in_channels: int) -> None:
+        """Adds the convolutions to the body."""
+        raise NotImplementedError
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         residual = x if self.downsample is None else self.downsample(x)
         return F.Activation(self.body(x) + residual, act_type="relu")
 
@@ -85,7 +98,18 @@ class BottleneckV1(_BlockV1):
 class _BlockV2(HybridBlock):
     """x + convolutions(x), with normalisation and activation before each; arguments as for v1."""
 
-    def __init__(self, channels, stride, downsample=False, in_channels=0, **kwargs):
+    def _convolutions(self, channels, stride, in_channels) -> tuple[Callable[[], nn.Conv2D], ...]:
+        """What makes the convolutions, in order."""
+        raise NotImplementedError
+
+    def __init__(
+        self,
+        channels: int,
+        stride: int,
+        downsample: bool = False,
+        in_channels: int = 0,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         for i, make in enumerate(self._convolutions(channels, stride, in_channels), 1):
             setattr(self, f"bn{i}", nn.BatchNorm())
@@ -97,7 +121,7 @@ class _BlockV2(HybridBlock):
             else None
         )
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         residual = x
         for i in range(1, self._n + 1):
             x = F.Activation(getattr(self, f"bn{i}")(x), act_type="relu")
@@ -130,6 +154,9 @@ class BottleneckV2(_BlockV2):
 
 
 class _ResNet(HybridBlock):
+    features: nn.HybridSequential
+    output: nn.Dense
+
     def _stem(self, channels, thumbnail):
         if thumbnail:
             self.features.add(_conv3x3(channels, 1, 0))
@@ -158,7 +185,7 @@ class _ResNet(HybridBlock):
                     stage.add(block(width, 1, False, in_channels=width, prefix=""))
             self.features.add(stage)
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return self.output(self.features(x))
 
 
@@ -173,7 +200,15 @@ class ResNetV1(_ResNet):
         thumbnail: for small images: a 3 x 3 stem that keeps the size.
     """
 
-    def __init__(self, block, layers, channels, classes=1000, thumbnail=False, **kwargs):
+    def __init__(
+        self,
+        block: Any,
+        layers: Sequence[int],
+        channels: Sequence[int],
+        classes: int = 1000,
+        thumbnail: bool = False,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="")
@@ -186,7 +221,15 @@ class ResNetV1(_ResNet):
 class ResNetV2(_ResNet):
     """ResNet v2; arguments as ResNetV1, with blocks of v2."""
 
-    def __init__(self, block, layers, channels, classes=1000, thumbnail=False, **kwargs):
+    def __init__(
+        self,
+        block: Any,
+        layers: Sequence[int],
+        channels: Sequence[int],
+        classes: int = 1000,
+        thumbnail: bool = False,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="")
@@ -211,7 +254,14 @@ BLOCKS = {1: (BasicBlockV1, BottleneckV1), 2: (BasicBlockV2, BottleneckV2)}
 NETS = {1: ResNetV1, 2: ResNetV2}
 
 
-def get_resnet(version, num_layers, pretrained=False, ctx=CPU, root=ROOT, **kwargs):
+def get_resnet(
+    version: int,
+    num_layers: int,
+    pretrained: bool = False,
+    ctx: Context | Sequence[Context] = CPU,
+    root: str = ROOT,
+    **kwargs: Any,
+) -> Any:
     """ResNet of version 1 or 2 with 18, 34, 50, 101 or 152 layers.
 
     pretrained: load its parameters from the folder `root` to ctx. kwargs: of ResNetV1 (classes,

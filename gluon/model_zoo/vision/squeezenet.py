@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ....engine.error import InvalidValue
 from ... import nn
 from ...contrib.nn import HybridConcurrent
@@ -36,7 +38,7 @@ def _fire(squeeze):
 class SqueezeNet(HybridBlock):
     """SqueezeNet. version: "1.0" or "1.1". classes: outputs."""
 
-    def __init__(self, version, classes=1000, **kwargs):
+    def __init__(self, version: str, classes: int = 1000, **kwargs: Any):
         super().__init__(**kwargs)
         if version not in VERSIONS:
             raise InvalidValue(f"Unsupported SqueezeNet version {version}: 1.0 or 1.1 expected")
@@ -61,7 +63,7 @@ class SqueezeNet(HybridBlock):
                 nn.Flatten(),
             )
 
-    def hybrid_forward(self, F, x):
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return self.output(self.features(x))
 
 
@@ -71,11 +73,11 @@ def _get(version, pretrained=False, ctx=CPU, root=ROOT, **kwargs):
     )
 
 
-def squeezenet1_0(**kwargs):
+def squeezenet1_0(**kwargs: Any) -> Any:
     """SqueezeNet 1.0. pretrained: load its parameters from the folder `root` to ctx."""
     return _get("1.0", **kwargs)
 
 
-def squeezenet1_1(**kwargs):
+def squeezenet1_1(**kwargs: Any) -> Any:
     """SqueezeNet 1.1: 2.4 times less work. Arguments as squeezenet1_0."""
     return _get("1.1", **kwargs)
