@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import urllib.request
 
 import plait as mx
 import pytest
@@ -58,7 +59,7 @@ def test_attempts(tmp_path, pauses, monkeypatch):
             raise answer
         return answer
 
-    monkeypatch.setattr(utils.urllib.request, "urlopen", urlopen)
+    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
     target = str(tmp_path / "t")
     assert utils.download("http://nowhere/t", target) == target
     assert open_bytes(target) == b"late" and pauses == [2, 4]
