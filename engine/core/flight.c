@@ -10,6 +10,7 @@ enum { NAP_MIN_NS = 20000, NAP_MAX_NS = 1000000, NAP_SHARE = 8 };
 enum { LAST_S = 5 };            /* at exit, for ops without a deadline */
 
 static int64_t last_ns = INT64_MAX;           /* when those end; under pl_lock */
+static pl_object *kept;                       /* vars whose memory is never used again; under pl_lock */
 static _Thread_local bool progressed;
 
 int pl_flight_prepare(pl_op *op, int lane, int device)
@@ -67,6 +68,13 @@ void pl_flights_poll(pl_flights *f)
 
 void pl_flights_hurry(pl_flights *f) { f->poll_ns = f->progress_ns = pl_profiler_now(); }
 
+int64_t pl_flights_nap_ns(const pl_flights *f)
+{
+    if (f->n_listed || !f->n)
+        return f->n ? f->poll_ns : INT64_MAX;
+    return pl_profiler_now() + NAP_MAX_NS;    /* another thread polls them at the moment */
+}
+
 void pl_flight_progressed(void) { progressed = true; }
 
 /* ---- deadlines and aborts --------------------------------------------------------------------------------- */
@@ -111,16 +119,28 @@ int pl_flight_abort(int lane, int device)
     return home ? PL_OK : PL_FAILED;
 }
 
+static bool is_kept(const pl_object *object)
+{
+    const pl_object *at = kept;
+    while (at && at != object)
+        at = at->next_dead;
+    return at != NULL;
+}
+
 /* Something outside the engine may still use the memory of the op's arrays. */
 static void memory_keep(pl_op *op)
 {
     pl_enter();
     for (int i = 0; i < op->n_requests; i++) {
         pl_var *v = op->requests[i].var;
-        if (v) {
-            v->object.refs++;                 /* for ever */
-            v->read_only |= op->requests[i].mode != PL_READ;
-        }
+        if (!v)
+            continue;
+        v->read_only |= op->requests[i].mode != PL_READ;
+        if (is_kept(&v->object))
+            continue;
+        v->object.refs++;
+        v->object.next_dead = kept;
+        kept = &v->object;
     }
     pl_leave();
 }

@@ -67,6 +67,7 @@ int pl_flight_prepare(pl_op *op, int lane, int device);   /* when it is submitte
 void pl_flight_put(pl_op *op);                /* into op->lane's list: when it started, and after each poll */
 void pl_flights_poll(pl_flights *flights);    /* each of them once; releases the lock meanwhile */
 void pl_flights_hurry(pl_flights *flights);   /* they are due, and naps begin short again */
+int64_t pl_flights_nap_ns(const pl_flights *flights);     /* until when a thread that polls them may sleep */
 pl_error *pl_flight_aborted(const pl_op *op); /* the error that ends it now, with a reference; or NULL */
 int64_t pl_flight_end_ns(const pl_op *op);    /* when its deadline is over */
 void pl_flight_last_call(void);               /* the process ends: ops without a deadline get one */

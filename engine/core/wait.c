@@ -66,8 +66,8 @@ static int block(int64_t end_ns)
         pl_lane_block(own, 1);
     else
         pl_thread_pool_producer_sleeps();
-    bool naps = polls && polls->n && polls->poll_ns < end_ns;
-    struct timespec end = pl_wait_time(naps ? polls->poll_ns : end_ns);
+    int64_t nap_ns = polls ? pl_flights_nap_ns(polls) : INT64_MAX;
+    struct timespec end = pl_wait_time(nap_ns < end_ns ? nap_ns : end_ns);
     int error = pthread_cond_timedwait(&done, &pl_lock, &end);
     if (own)
         pl_lane_block(own, -1);
@@ -75,7 +75,7 @@ static int block(int64_t end_ns)
         pl_engine.n_active += inside;
         pl_engine.n_asleep -= inside;
     }
-    return error == ETIMEDOUT && !naps ? PL_AGAIN : PL_OK;
+    return error == ETIMEDOUT && end_ns <= nap_ns ? PL_AGAIN : PL_OK;
 }
 
 typedef struct { const pl_var *var; uint64_t version; bool for_write; } var_wait;
