@@ -399,8 +399,8 @@ bool pl_op_poll(pl_op *op)
     return true;
 }
 
-/* In synchronous mode: runs queued ops, and polls those in flight, until this one is finished. Inside another op it may depend on that one; then
- * the thread that runs the outer op runs it afterwards. */
+/* In synchronous mode: runs queued ops, and polls those in flight, until this one is finished. Inside another op it may
+ * depend on that one; then the thread that runs the outer op runs it afterwards. */
 static void run_on_caller(const bool *finished)
 {
     while (pl_lane_work(&pl_lane_caller)) {}

@@ -1,5 +1,5 @@
-/* Operations in flight: their order, naps between polls, deadlines, aborts. Their lanes poll them (lane.c), by pl_op_poll
- * (engine.c). */
+/* Operations in flight: their list, naps between polls, deadlines, aborts. Their lanes poll them (lane.c), by
+ * pl_op_poll (engine.c). */
 #include "flight.h"
 #include "profiler.h"
 #include "wait.h"

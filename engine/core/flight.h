@@ -27,7 +27,8 @@
  * order: 0, or a Var (array handle): ops with the same one *start* (their first call of fn) strictly in the order of
  * pushing, whatever their priorities and whichever is ready first, each when the one before it has returned from its
  * first call. It is claimed until then only, so that they are in flight together. Without it the ready ops of a lane
- * start by priority, then in the order of pushing; which are ready is a matter of time, and may differ between ranks. */
+ * start by priority, then in the order of pushing; which are ready is a matter of time, and may differ between
+ * processes. */
 int pl_push_polled(pl_fn fn, pl_fn cancel, void *arg, pl_free_fn free_arg, const uintptr_t *reads, int n_reads,
                    const uintptr_t *writes, int n_writes, uintptr_t order, int lane, int device, int priority,
                    double deadline_s, const char *name, int32_t location);

