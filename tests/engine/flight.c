@@ -374,6 +374,31 @@ static void rule_fork(void)
         pl_array_free(all[i]);
 }
 
+static pthread_t first_caller, last_caller;
+
+static int note_thread(void *arg)
+{
+    int n = atomic_fetch_add((atomic_int *)arg, 1);
+    *(n ? &last_caller : &first_caller) = pthread_self();
+    return n < 3 ? PL_PENDING : PL_OK;
+}
+
+/* A thread that runs its ops itself starts one, and its lane polls it. */
+static void rule_inline(void)
+{
+    atomic_int n_calls = 0;
+    uintptr_t out = array_of(0);
+    pl_engine_stop();                         /* the lane has no thread yet */
+    pl_engine_set_inline(1);
+    CHECK(pl_push_polled(note_thread, NULL, &n_calls, NULL, NULL, 0, &out, 1, 0, PL_LANE_COMM, 0, 0, 0, "inline", 1) ==
+          PL_OK);
+    pl_engine_set_inline(0);
+    CHECK(wait_read(out) == PL_OK && n_calls == 4 && pl_array_version(out) == 1);
+    CHECK(pthread_equal(first_caller, pthread_self()) && !pthread_equal(last_caller, pthread_self()));
+    pl_array_free(out);
+    report_all();
+}
+
 static void rule_naive(void)
 {
     atomic_int n_calls = 0;
@@ -410,6 +435,7 @@ void flight_rules(void)
     rule_wrong_calls();
     rule_profile();
     rule_fork();
+    rule_inline();
     rule_naive();
 }
 
@@ -610,6 +636,7 @@ static void *random_thread(void *arg)
         cells[i] = (cell){(uint64_t)i, -1, 0};
     }
     pl_engine_set_bulk(below(t, 3) ? 0 : below(t, 10));
+    pl_engine_set_inline(below(t, 5) == 0);
     for (int number = 0, n = 1 + below(t, N_OPS); number < n; number++) {
         random_call(t, number, arrays, order, cells, version);
         if (below(t, 10) == 0) {
@@ -624,6 +651,7 @@ static void *random_thread(void *arg)
     }
     pl_array_free(order);
     pl_engine_set_bulk(0);
+    pl_engine_set_inline(0);
     pl_error_forget();
     return NULL;
 }
