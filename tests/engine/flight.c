@@ -190,7 +190,7 @@ static void rule_abort(void)
     flight flights[N] = {0}, done = {.gate = &open}, later = {.gate = &open}, elsewhere = {.gate = &never};
     uintptr_t vars[N], gate = array_of(0), queued = array_of(0);
     atomic_bool held = false;
-    flight blocker = {.gate = &held}, waits = {.gate = &never};
+    flight blocker = {.gate = &held}, waits = {.gate = &never}, unseen = {.gate = &never};
     fly(&elsewhere, 0, 0, 0, PL_LANE_CPU, 0, 0.05);
     fly(&blocker, 0, gate, 0, PL_LANE_IO, 0, 0);
     for (int i = 0; i < N; i++) {
@@ -199,6 +199,7 @@ static void rule_abort(void)
     }
     fly(&done, gate, 0, 0, PL_LANE_COMM, 0, 0);
     fly(&waits, gate, queued, 0, PL_LANE_COMM, 0, 0);   /* it would go into flight after the abort */
+    fly(&unseen, gate, 0, 0, PL_LANE_COMM, 0, 0);
     for (int i = 0; i < N; i++)
         until(&flights[i].n_calls, 1);
     pl_fail(PL_EINDEX, "rank 3 is gone");
@@ -213,7 +214,8 @@ static void rule_abort(void)
     while ((status = pl_wait_all(1000)) == PL_AGAIN) {}
     CHECK(status == PL_FAILED && pl_error_status() == PL_ETIMEOUT);     /* of another lane; the abort was reported */
     while ((status = pl_wait_all(1000)) == PL_AGAIN) {}
-    CHECK(status == PL_OK && done.n_cancels == 0 && later.n_cancels == 0 && waits.n_cancels == 1);
+    CHECK(status == PL_OK && done.n_cancels == 0 && later.n_cancels == 0 && waits.n_cancels == 1 &&
+          unseen.n_cancels == 1);
     for (int i = 0; i < N; i++) {
         CHECK(flights[i].n_cancels == 1 && flights[i].n_freed == 1);
         pl_array_free(vars[i]);
@@ -341,7 +343,7 @@ static void rule_fork(void)
     atomic_bool open = false;
     flight f = {.gate = &open}, endless = {.gate = &open}, ends = {.gate = &open};
     uintptr_t a = array_of(0), b = array_of(0), c = array_of(0);
-    fly(&f, 0, a, 0, PL_LANE_COMM, 0, 0.02);
+    fly(&f, 0, a, 0, PL_LANE_COMM, 0, 1.2);   /* longer than a fork waits for what has none */
     pl_engine_fork_begin();
     CHECK(pl_wait_read(a, 0) == PL_FAILED && pl_error_status() == PL_ETIMEOUT && f.n_freed == 1);
     pl_engine_fork_end();
