@@ -188,18 +188,19 @@ static void rule_abort(void)
     enum { N = 3 };
     atomic_bool never = false, open = true;
     flight flights[N] = {0}, done = {.gate = &open}, later = {.gate = &open}, elsewhere = {.gate = &never};
-    uintptr_t vars[N], gate = array_of(0), queued = array_of(0);
-    atomic_bool held = false;
-    flight blocker = {.gate = &held}, waits = {.gate = &never}, unseen = {.gate = &never};
+    uintptr_t vars[N], gate = array_of(0), later_gate = array_of(0), queued = array_of(0);
+    atomic_bool held = false, later_held = false;
+    flight blocker = {.gate = &held}, later_blocker = {.gate = &later_held}, waits = {.gate = &never}, unseen = {.gate = &never};
     fly(&elsewhere, 0, 0, 0, PL_LANE_CPU, 0, 0.05);
     fly(&blocker, 0, gate, 0, PL_LANE_IO, 0, 0);
+    fly(&later_blocker, 0, later_gate, 0, PL_LANE_IO, 0, 0);
     for (int i = 0; i < N; i++) {
         flights[i].gate = &never;
         fly(&flights[i], 0, vars[i] = array_of(0), 0, PL_LANE_COMM, 0, 0);
     }
     fly(&done, gate, 0, 0, PL_LANE_COMM, 0, 0);
     fly(&waits, gate, queued, 0, PL_LANE_COMM, 0, 0);   /* it would go into flight after the abort */
-    fly(&unseen, gate, 0, 0, PL_LANE_COMM, 0, 0);
+    fly(&unseen, later_gate, 0, 0, PL_LANE_COMM, 0, 0);
     for (int i = 0; i < N; i++)
         until(&flights[i].n_calls, 1);
     pl_fail(PL_EINDEX, "rank 3 is gone");
@@ -210,6 +211,7 @@ static void rule_abort(void)
               strcmp(pl_error_message(), "rank 3 is gone") == 0);
     atomic_store(&held, true);
     CHECK(wait_read(gate) == PL_OK && wait_read(queued) == PL_FAILED && pl_error_status() == PL_EINDEX);
+    atomic_store(&later_held, true);
     int status;
     while ((status = pl_wait_all(1000)) == PL_AGAIN) {}
     CHECK(status == PL_FAILED && pl_error_status() == PL_ETIMEOUT);     /* of another lane; the abort was reported */
@@ -222,6 +224,7 @@ static void rule_abort(void)
     }
     CHECK(pl_flight_abort(PL_LANE_COUNT, 0) == PL_FAILED);
     pl_array_free(gate);
+    pl_array_free(later_gate);
     pl_array_free(queued);
 }
 
