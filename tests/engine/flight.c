@@ -190,7 +190,8 @@ static void rule_abort(void)
     flight flights[N] = {0}, done = {.gate = &open}, later = {.gate = &open}, elsewhere = {.gate = &never};
     uintptr_t vars[N], gate = array_of(0), later_gate = array_of(0), queued = array_of(0);
     atomic_bool held = false, later_held = false;
-    flight blocker = {.gate = &held}, later_blocker = {.gate = &later_held}, waits = {.gate = &never}, unseen = {.gate = &never};
+    flight blocker = {.gate = &held}, later_blocker = {.gate = &later_held};
+    flight waits = {.gate = &never}, unseen = {.gate = &never};
     fly(&elsewhere, 0, 0, 0, PL_LANE_CPU, 0, 0.05);
     fly(&blocker, 0, gate, 0, PL_LANE_IO, 0, 0);
     fly(&later_blocker, 0, later_gate, 0, PL_LANE_IO, 0, 0);
