@@ -181,13 +181,15 @@ def push(
     Raises: TypeError, ValueError for arguments that are not so; MXNetError if no thread or memory
     is left.
     """
-    for role, given in (("fn", fn), ("cancel", cancel)):
-        if not callable(given) and (role == "fn" or given is not None):
-            raise InvalidType(f"push: {role} must be callable, got {type(given).__name__}")
+    if not callable(fn):
+        raise InvalidType(f"push: fn must be callable, got {type(fn).__name__}")
+    if cancel is not None and not callable(cancel):
+        raise InvalidType(f"push: cancel must be callable, got {type(cancel).__name__}")
     kind = _lane(lane, "push")
     if not 0 <= deadline < math.inf:
         raise InvalidValue(f"push: deadline must be seconds, or 0 for none, got {deadline}")
-    if lane.startswith("gpu"):
+    on_gpu = lane.startswith("gpu")
+    if on_gpu:
         gpu(device).check()
         if deadline or cancel or order:
             raise InvalidValue(
@@ -200,18 +202,20 @@ def push(
     if c_name is None:
         c_name = _names[name] = lib.pl_name(name.encode(errors="replace"))
     inputs, outputs = _handles("reads", reads), _handles("writes", writes)
-    (ordered,) = (0,) if order is None else _handles("order", [order])
+    ordered = 0 if order is None else _handles("order", [order])[0]
     number = callback.keep(callback.Cancellable(fn, cancel) if cancel else fn)
     arg, where = callback.pointer_to(number), location.capture()
-    claims = (inputs, len(inputs), outputs, len(outputs))
     status = _AGAIN
     while status == _AGAIN:  # Ctrl-C ends it; fn stays kept then, as it may have been pushed
-        if lane.startswith("gpu"):
+        if on_gpu:
             status = lib.pl_push(
                 lib.plpy_call,
                 arg,
                 callback.RELEASE,
-                *claims,
+                inputs,
+                len(inputs),
+                outputs,
+                len(outputs),
                 kind,
                 device,
                 priority,
@@ -224,7 +228,10 @@ def push(
                 lib.plpy_cancel if cancel else ffi.NULL,
                 arg,
                 callback.RELEASE,
-                *claims,
+                inputs,
+                len(inputs),
+                outputs,
+                len(outputs),
                 ordered,
                 kind,
                 device,
