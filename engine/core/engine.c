@@ -1,16 +1,18 @@
 /* The dependency algorithm: requests on vars are granted in the order of pushing, reads together, writes alone.
  *
  *   new --submit--> waiting --last request granted--> ready --lane--> running --> done
- *          |           (a queue per var)          (in a lane's queue)    ^
+ *          |        ^  (a queue per var)          (in a lane's queue)    ^ |
+ *          |        +--a program reaches an array that is not granted----|-+
  *          +--all granted at once, and cheap or synchronous--------------+   on the caller
  *
  * Invariants (under pl_lock):
  *   writing           => n_readers == 0
  *   head != NULL      => the head cannot be granted now
- *   op->n_missing     == number of its requests that are still queued at a var
+ *   op->n_missing     == number of its requests that are AWAITED; > 0 only while it is waiting
  *   var->n_users      == n_readers + writing + queued requests
  */
 #include "engine.h"
+#include "late.h"
 #include "profiler.h"
 #include "stream.h"
 #include "thread_pool.h"
@@ -78,9 +80,11 @@ static bool request_append(pl_request *r)
     if (r->mode != PL_READ)
         v->writes_pushed++;
     if (request_grantable(r)) {
+        r->state = PL_GRANTED;
         request_grant(r);
         return true;
     }
+    r->state = PL_AWAITED;
     atomic_fetch_add(&pl_engine.n_blocked, 1);
     r->next = NULL;
     if (v->head)
@@ -110,7 +114,9 @@ static void request_finish(pl_request *r)
         v->head = granted->next;
         atomic_fetch_sub(&pl_engine.n_blocked, 1);
         request_grant(granted);
-        if (--granted->op->n_missing == 0)
+        bool awaited = granted->state == PL_AWAITED;
+        granted->state = PL_GRANTED;
+        if (awaited && --granted->op->n_missing == 0)
             pl_lane_put(granted->op);         /* STATE: waiting -> ready */
     }
     if (v->n_sleepers)
@@ -254,10 +260,12 @@ static void early_remove(pl_op *op)
 
 static void op_complete(pl_op *op, pl_error *error)
 {
-    if (op->early && op->early->awaited)
+    if (op->early && op->early->begun)
         early_remove(op);
     if (op->early && error)
         pl_early_end(op);                     /* outputs that were complete before the failure stay valid */
+    if (op->early && op->early->suspended)
+        pl_lane_suspend(op->lane, -1);
     for (int i = 0; i < op->n_requests; i++)
         if (op->requests[i].var)
             request_outcome(&op->requests[i], error);
@@ -278,40 +286,58 @@ static void op_complete(pl_op *op, pl_error *error)
     op_free(op);                              /* STATE: running -> done */
 }
 
+/* Calls the op's function, without the lock. Returns its error, new, or NULL. */
+static pl_error *op_call(pl_op *op)
+{
+    int64_t start_ns = pl_profiler_clock();
+    const char *name = op->name;              /* a program that fails changes op->name */
+    if (pl_failed)
+        pl_fail_forget();
+    int status = op->stream || op->on_blocks ? pl_op_run_on_gpu(op) : op->run(op);
+    if (start_ns)
+        pl_profiler_record(PL_EVENT_OP, name, op->label, op->push_ns, start_ns);
+    if (status == PL_OK)
+        return NULL;
+    pl_error *error = pl_error_new(status, op->name, op->location);
+    pl_enter();
+    pl_error_remember(error);
+    pl_leave();
+    return error;
+}
+
 void pl_op_execute(pl_op *op)
 {
-    pl_error *error = op_inherited(op);
-    if (error)
+    bool late = op->early && op->early->first, over = false;
+    pl_error *error = late ? NULL : op_inherited(op);
+    pl_step next = late ? pl_late_next(op, &error) : error ? PL_STEP_END : PL_STEP_RUN;
+    if (next == PL_STEP_AWAIT)
+        return;
+    if (error && !late)
         pl_error_ref(error);
-    if (op->early && op->early->awaited) {
+    if (op->early && op->early->awaited && !op->early->begun) {
+        op->early->begun = true;
         op->early->next = pl_engine.early;
         pl_engine.early = op;
     }
     op->outer = pl_running;
     op->depth = op->outer ? op->outer->depth + 1 : 1;
     pl_engine.n_active += op->depth == 1;
-    pl_leave();
-    pl_running = op;
-    if (!error) {
-        int64_t start_ns = pl_profiler_clock();
-        const char *name = op->name;          /* a program that fails changes op->name */
-        if (pl_failed)
-            pl_fail_forget();
-        int status = op->stream || op->on_blocks ? pl_op_run_on_gpu(op) : op->run(op);
-        if (start_ns)
-            pl_profiler_record(PL_EVENT_OP, name, op->label, op->push_ns, start_ns);
-        if (status != PL_OK) {
-            error = pl_error_new(status, op->name, op->location);
-            pl_enter();
-            pl_error_remember(error);
-            pl_leave();
-        }
+    while (!over && next != PL_STEP_AWAIT) {
+        pl_leave();
+        pl_running = op;
+        if (next == PL_STEP_RUN)
+            error = op_call(op);
+        over = !late || next == PL_STEP_END || op->early->until == op->early->n_instr;
+        if (over && op->dispose)
+            op->dispose(op);
+        pl_running = op->outer;
+        pl_enter();
+        if (!over)
+            next = pl_late_next(op, &error);
     }
-    if (op->dispose)
-        op->dispose(op);
-    pl_running = op->outer;
-    pl_enter();
     pl_engine.n_active -= op->depth == 1;
+    if (!over)
+        return;                               /* STATE: running -> waiting */
     op_complete(op, error);
     if (error)
         pl_error_unref(error);
@@ -370,18 +396,21 @@ int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
         pl_thread_pool_producer_pushed();
     pl_engine.n_pending++;
     op->push_ns = pl_profiler_clock();
-    op->n_missing = 1;                        /* not ready before every request is in its queue */
+    op->n_missing = 0;
     for (int i = 0; i < op->n_requests; i++)
         op->n_missing += !request_append(&op->requests[i]);
     bool *sleep_on = op->finished;            /* a queued op may be done and gone as soon as the lock is left */
-    if (--op->n_missing == 0) {
+    bool blocked = op->n_missing > 0;
+    if (blocked && op->early && op->early->first && !synchronous)
+        pl_late_start(op);
+    if (op->n_missing == 0) {
         if (inline_now)
             pl_op_execute(op);                /* STATE: new -> running, on the caller */
         else
             pl_lane_put(op);                  /* STATE: new -> ready */
-    } else {
-        pl_early_end_all();
     }
+    if (blocked)
+        pl_early_end_all();
     if (synchronous)
         run_on_caller(sleep_on);
     pl_leave();

@@ -40,18 +40,23 @@ int pl_noop(void *arg);                       /* a pl_fn that does nothing */
 enum { PL_READ = 0, PL_WRITE = 1, PL_READWRITE = 2 };      /* how an op uses an array */
 /* cffi stops reading here */
 
+/* Of a request: granted; queued, and its op waits for it; queued, and its op runs without it, or waits for others. */
+enum { PL_GRANTED = 0, PL_AWAITED = 1, PL_LATE = 2 };
+
 /* One op's claim on one var. */
 struct pl_request {
     pl_op *op;
     pl_var *var;                /* NULL: it ended before its op */
     struct pl_request *next;
     int32_t n_claims;           /* arrays of the op that share the var */
-    uint8_t mode;
+    uint8_t mode, state;
 };
 
 /* Requests that end before their op: a program releases an array after the last instruction that uses it. The thread
  * that runs the op reports how far it is. It ends requests itself only when another op or thread is blocked; one that
- * blocks later ends them on its behalf. */
+ * blocks later ends them on its behalf.
+ * Requests that begin later than their op: a program waits for an array when it reaches the first instruction that uses
+ * it. See late.c. */
 typedef struct pl_early {
     const int32_t *order, *last;    /* n arrays in the order of their last use; by array: that instruction */
     int32_t *request_of;        /* by array */
@@ -61,6 +66,11 @@ typedef struct pl_early {
     uint64_t *number_of;        /* on a GPU, by array: the number of its use; 0: take a new one.  NULL on the host */
     int32_t *marks;             /* on a GPU: the n_marks instructions after which the stream records an event */
     int n_marks;
+    const int32_t *first;       /* by array: the instruction before which it must be granted; NULL: 0 for all */
+    int n_arrays, n_instr;
+    int until;                  /* the program may run up to this instruction */
+    bool begun, suspended;      /* it is in the list; it began before all its requests were granted */
+    pl_error *error;            /* or NULL; it has failed, and ends when all its requests are granted */
     struct pl_op *next;         /* in the list of running ones */
 } pl_early;
 
@@ -80,7 +90,7 @@ struct pl_op {
     bool *finished;             /* or NULL: set at the end, for a caller that sleeps on it */
     int64_t seq, push_ns;
     size_t block_bytes, pending_bytes;      /* of this struct; of its new outputs */
-    int32_t n_missing;          /* requests not granted yet */
+    int32_t n_missing;          /* requests that it waits for */
     int32_t n_requests, priority, location, depth;
     void *payload;              /* behind the requests, in the same block */
     pl_request requests[];

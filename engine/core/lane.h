@@ -23,6 +23,7 @@ pl_lane *pl_lane_get(int kind, int device);   /* NULL, with a message, when its 
 void pl_lane_put(pl_op *op);
 pl_op *pl_lane_pop(pl_lane *lane);
 void pl_lane_block(pl_lane *lane, int change);        /* +1, -1: a thread that could run its ops sleeps in a wait */
+int pl_lane_suspend(pl_lane *lane, int change);       /* returns how many ops have begun and wait (late.c) */
 void pl_lane_wake_deferred(void);             /* the lanes that a bulk scope left asleep */
 void pl_lane_forget_all(void);                /* in a forked child */
 

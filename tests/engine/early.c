@@ -164,14 +164,30 @@ static int mix_run(const void *params, void *const *bufs, const double *scalars)
     return PL_OK;
 }
 
+/* The first step that uses an array of the program; n: the array is only written. */
+static int first_use(int array, const int *use, int n_in, const instruction *steps, int n)
+{
+    int k = 0;
+    bool read = false;
+    for (int i = 0; i < n_in; i++)
+        read |= use[i] == use[array];
+    while (k < n && steps[k].a != array && steps[k].b != array && steps[k].out != array)
+        k++;
+    return !read ? n : k == n ? 0 : k;        /* what no step uses is claimed at the start */
+}
+
 /* What has to come out.  use: the array behind each of the program's. */
 static void oracle(int number, cell *cells, const int *use, int n_in, int n_arrays, const instruction *steps, int n)
 {
     int failed = n, error = -1;
-    for (int i = 0; i < n_in && error < 0; i++)
-        error = cells[use[i]].error;
-    bool inherits = error >= 0;
-    for (int k = 0; k < n && !inherits; k++) {
+    for (int i = 0; i < n_arrays; i++) {      /* a poisoned array stops it before its first use */
+        int first = cells[use[i]].error < 0 ? n : first_use(i, use, n_in, steps, n);
+        if (first < failed) {
+            failed = first;
+            error = cells[use[i]].error;
+        }
+    }
+    for (int k = 0; k < failed; k++) {
         if (steps[k].p.fails) {
             failed = k;
             error = number;
@@ -184,7 +200,7 @@ static void oracle(int number, cell *cells, const int *use, int n_in, int n_arra
         for (int k = 0; k < n; k++)
             if (use[steps[k].a] == use[i] || use[steps[k].b] == use[i] || use[steps[k].out] == use[i])
                 last = k;
-        cells[use[i]].error = error < 0 || (!inherits && last < failed) ? -1 : error;
+        cells[use[i]].error = error < 0 || last < failed ? -1 : error;
     }
 }
 
