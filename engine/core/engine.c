@@ -192,8 +192,7 @@ void pl_op_abandon(pl_op *op)
     pl_leave();
 }
 
-/* The error that the op inherits from poisoned inputs, or NULL. */
-static pl_error *op_inherited(const pl_op *op)
+pl_error *pl_op_inherited(const pl_op *op)
 {
     for (int i = 0; i < op->n_requests; i++)
         if (op->requests[i].mode != PL_WRITE && op->requests[i].var->error)
@@ -286,8 +285,20 @@ static void op_complete(pl_op *op, pl_error *error)
     op_free(op);                              /* STATE: running -> done */
 }
 
+static inline void running_add(pl_op *op)
+{
+    if (op->early && op->early->awaited && !op->early->begun) {
+        op->early->begun = true;
+        op->early->next = pl_engine.early;
+        pl_engine.early = op;
+    }
+    op->outer = pl_running;
+    op->depth = op->outer ? op->outer->depth + 1 : 1;
+    pl_engine.n_active += op->depth == 1;
+}
+
 /* Calls the op's function, without the lock. Returns its error, new, or NULL. */
-static pl_error *op_call(pl_op *op)
+static inline pl_error *op_call(pl_op *op)
 {
     int64_t start_ns = pl_profiler_clock();
     const char *name = op->name;              /* a program that fails changes op->name */
@@ -305,30 +316,21 @@ static pl_error *op_call(pl_op *op)
     return error;
 }
 
-void pl_op_execute(pl_op *op)
+/* Runs a program, perhaps not to its end: then op->n_missing > 0. Returns its error, new, or NULL. */
+static pl_error *late_run(pl_op *op)
 {
-    bool late = op->early && op->early->first, over = false;
-    pl_error *error = late ? NULL : op_inherited(op);
-    pl_step next = late ? pl_late_next(op, &error) : error ? PL_STEP_END : PL_STEP_RUN;
+    pl_error *error = NULL;
+    pl_step next = pl_late_next(op, &error);
     if (next == PL_STEP_AWAIT)
-        return;
-    if (error && !late)
-        pl_error_ref(error);
-    if (op->early && op->early->awaited && !op->early->begun) {
-        op->early->begun = true;
-        op->early->next = pl_engine.early;
-        pl_engine.early = op;
-    }
-    op->outer = pl_running;
-    op->depth = op->outer ? op->outer->depth + 1 : 1;
-    pl_engine.n_active += op->depth == 1;
-    while (!over && next != PL_STEP_AWAIT) {
+        return NULL;
+    running_add(op);
+    for (bool over = false; !over && next != PL_STEP_AWAIT;) {
         pl_leave();
         pl_running = op;
         if (next == PL_STEP_RUN)
             error = op_call(op);
-        over = !late || next == PL_STEP_END || op->early->until == op->early->n_instr;
-        if (over && op->dispose)
+        over = next == PL_STEP_END || op->early->until == op->early->n_instr;
+        if (over)
             op->dispose(op);
         pl_running = op->outer;
         pl_enter();
@@ -336,8 +338,32 @@ void pl_op_execute(pl_op *op)
             next = pl_late_next(op, &error);
     }
     pl_engine.n_active -= op->depth == 1;
-    if (!over)
-        return;                               /* STATE: running -> waiting */
+    return error;
+}
+
+static inline pl_error *whole_run(pl_op *op)
+{
+    pl_error *error = pl_op_inherited(op);
+    if (error)
+        pl_error_ref(error);
+    running_add(op);
+    pl_leave();
+    pl_running = op;
+    if (!error)
+        error = op_call(op);
+    if (op->dispose)
+        op->dispose(op);
+    pl_running = op->outer;
+    pl_enter();
+    pl_engine.n_active -= op->depth == 1;
+    return error;
+}
+
+void pl_op_execute(pl_op *op)
+{
+    pl_error *error = op->early && op->early->first ? late_run(op) : whole_run(op);
+    if (op->n_missing)
+        return;                               /* STATE: ready or running -> waiting */
     op_complete(op, error);
     if (error)
         pl_error_unref(error);

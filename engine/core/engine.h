@@ -69,6 +69,7 @@ typedef struct pl_early {
     const int32_t *first;       /* by array: the instruction before which it must be granted; NULL: 0 for all */
     int n_arrays, n_instr;
     int until;                  /* the program may run up to this instruction */
+    bool late;                  /* it was pushed before all its requests were granted */
     bool begun, suspended;      /* it is in the list; it began before all its requests were granted */
     pl_error *error;            /* or NULL; it has failed, and ends when all its requests are granted */
     struct pl_op *next;         /* in the list of running ones */
@@ -119,6 +120,7 @@ int pl_op_begin(pl_op **made, int max_requests, size_t payload_bytes);
 int pl_op_submit(pl_op *op, int lane, int device, bool may_inline);
 void pl_op_abandon(pl_op *op);                /* instead of submit; releases the lock */
 void pl_op_execute(pl_op *op);                /* with the lock: runs it (unlocked) and completes it */
+pl_error *pl_op_inherited(const pl_op *op);   /* with the lock: of poisoned inputs, if all are granted; or NULL */
 void pl_early_report(pl_op *op, int n_done);  /* by the thread that runs it, without the lock */
 void pl_early_end(pl_op *op);                 /* with the lock: ends its requests that are done */
 void pl_early_end_all(void);                  /* with the lock: those of all running ops */

@@ -23,11 +23,10 @@ static int limit_of(const pl_op *op, pl_error **poison)
 {
     const pl_early *e = op->early;
     int limit = e->n_instr;
-    bool any = false, missing = false;
-    *poison = NULL;
-    for (int i = 0; i < op->n_requests && !any; i++)
-        any = stops(&op->requests[i]);
-    for (int i = 0; i < e->n_arrays && any; i++) {
+    bool missing = false;
+    if (!e->late && e->until == 0 && !pl_op_inherited(op))
+        return limit;
+    for (int i = 0; i < e->n_arrays; i++) {
         const pl_request *r = &op->requests[e->request_of[i]];
         if (e->first[i] > limit || !stops(r))
             continue;
@@ -59,6 +58,7 @@ static bool await(pl_op *op, int until)
 
 void pl_late_start(pl_op *op)
 {
+    op->early->late = true;
     for (int i = 0; i < op->n_requests; i++)
         if (op->requests[i].state == PL_AWAITED) {
             op->requests[i].state = PL_LATE;
