@@ -54,13 +54,13 @@ static uintptr_t copy_plan(int gate)
 }
 
 /* in0 -> out0, then behind a gate (or a failure) in1 -> out1; before: a gate in front of the first */
-static uintptr_t two_copies(int before, int between)
+static uintptr_t two_copies(int before, int between, int lane)
 {
     uintptr_t plans[] = {copy_plan(before), copy_plan(between), copy_plan(-1)};
     const pl_slot slots[] = {{PL_SLOT_INPUT, 0, 0}, {PL_SLOT_OUTPUT, 0, 0}, {PL_SLOT_INPUT, 1, 0},
                              {PL_SLOT_ARENA, 0, 0}, {PL_SLOT_ARENA, 0, 0},  {PL_SLOT_OUTPUT, 1, 0}};
     const uint8_t modes[] = {PL_READ, PL_READ};
-    uintptr_t p = pl_program_new(2, modes, 2, words, 3, plans, slots, NULL, 64, 0, PL_LANE_CPU, 0, "two");
+    uintptr_t p = pl_program_new(2, modes, 2, words, 3, plans, slots, NULL, 64, 0, lane, 0, "two");
     for (int i = 0; i < 3; i++)
         pl_plan_free(plans[i]);
     CHECK(p);
@@ -95,7 +95,7 @@ static bool written(uintptr_t array)
 /* waits_first: what depends on the first copy is pushed while that has not begun. */
 static void rule_before_the_end(bool waits_first)
 {
-    uintptr_t p = two_copies(0, 1), in[] = {array_of(1), array_of(2)}, out[2] = {0, 0}, stored = in[0];
+    uintptr_t p = two_copies(0, 1, PL_LANE_CPU), in[] = {array_of(1), array_of(2)}, out[2] = {0, 0}, stored = in[0];
     atomic_store(&gates[0], !waits_first);
     atomic_store(&gates[1], 0);
     atomic_store(&reached, 0);
@@ -122,7 +122,7 @@ static void rule_before_the_end(bool waits_first)
 
 static void rule_failure(bool naive)
 {
-    uintptr_t p = two_copies(-1, FAILS), in[] = {array_of(1), array_of(2)}, out[2] = {0, 0};
+    uintptr_t p = two_copies(-1, FAILS, PL_LANE_CPU), in[] = {array_of(1), array_of(2)}, out[2] = {0, 0};
     pl_engine_set_naive(naive);
     CHECK(pl_program_run(p, in, out, NULL, 5) == PL_OK);
     CHECK(wait_read(out[0]) == PL_OK && *(uint64_t *)pl_array_data(out[0]) == 2);
@@ -153,7 +153,7 @@ typedef struct { uintptr_t program, in[2], out[2]; } copies;
 /* in[1] waits for its writer on a lane; then the program that reads it last is pushed. */
 static copies late_copies(int first_gate, bool writer_fails, int lane, int priority)
 {
-    copies c = {two_copies(first_gate, -1), {array_of(1), array_of(2)}, {0, 0}};
+    copies c = {two_copies(first_gate, -1, PL_LANE_CPU), {array_of(1), array_of(2)}, {0, 0}};
     atomic_store(&gates[0], pl_engine.synchronous > 0);
     void *to = writer_fails ? NULL : pl_array_data(c.in[1]);
     CHECK(pl_push(write_late, to, NULL, NULL, 0, &c.in[1], 1, lane, 0, priority, "writer", 3) == PL_OK);
@@ -187,6 +187,26 @@ static void rule_begins_before_its_inputs(void)
         pl_array_free(again[i]);
     pl_array_free(other);
     copies_free(&c);
+    nothing_is_left();
+}
+
+/* It gets an array that a running program has ended with, and will not report again. */
+static void rule_late_after_early(void)
+{
+    uintptr_t p = two_copies(-1, 1, PL_LANE_CPU), in[] = {array_of(1), array_of(2)}, out[2] = {0, 0};
+    atomic_store(&gates[1], 0);
+    atomic_store(&reached, 0);
+    CHECK(pl_program_run(p, in, out, NULL, 5) == PL_OK);
+    while (!atomic_load(&reached))
+        sched_yield();
+    copies c = {two_copies(-1, -1, PL_LANE_IO), {in[1], out[0]}, {0, 0}};
+    CHECK(pl_program_run(c.program, c.in, c.out, NULL, 6) == PL_OK);
+    CHECK(written(c.out[1]) && *(uint64_t *)pl_array_data(c.out[1]) == 4 && pl_array_version(out[1]) == 0);
+    atomic_store(&gates[1], 1);
+    pl_array_free(in[0]);
+    pl_array_free(out[1]);
+    copies_free(&c);
+    pl_program_free(p);
     nothing_is_left();
 }
 
@@ -224,7 +244,7 @@ static void rule_poisoned_late(bool naive)
 static void rule_failure_before_late(void)
 {
     copies c = late_copies(FAILS, false, PL_LANE_IO, 0);
-    uintptr_t copy[2] = {0, 0}, in[2] = {c.in[1], c.out[1]}, after = two_copies(-1, -1);
+    uintptr_t copy[2] = {0, 0}, in[2] = {c.in[1], c.out[1]}, after = two_copies(-1, -1, PL_LANE_CPU);
     CHECK(pl_program_run(after, in, copy, NULL, 7) == PL_OK);
     CHECK(pl_wait_write(c.in[1], 0) == PL_AGAIN);
     atomic_store(&gates[0], 1);
@@ -242,9 +262,10 @@ static int asks_run(const void *params, void *const *bufs, const double *scalars
 {
     (void)scalars;
     atomic_store(&reached, 1);
-    if (wait_read(*(const uintptr_t *)params) != PL_OK)
+    uintptr_t late = *(const uintptr_t *)params;
+    if (wait_read(late) != PL_OK)
         return PL_FAILED;
-    *(uint64_t *)bufs[1] = *(uint64_t *)bufs[0];
+    *(uint64_t *)bufs[1] = *(uint64_t *)bufs[0] + *(uint64_t *)pl_array_data(late);
     return PL_OK;
 }
 
@@ -268,7 +289,7 @@ static void rule_waits_inside(void)
     while (!atomic_load(&reached))
         sched_yield();
     atomic_store(&gates[0], 1);
-    CHECK(soon(out[1]) && *(uint64_t *)pl_array_data(out[1]) == 101);
+    CHECK(soon(out[1]) && *(uint64_t *)pl_array_data(out[1]) == 101 && *(uint64_t *)pl_array_data(out[0]) == 101);
     for (int i = 0; i < 2; i++) {
         c.out[i] = out[i];
         pl_plan_free(plans[i]);
@@ -280,6 +301,7 @@ static void rule_waits_inside(void)
 void early_rules(void)
 {
     rule_begins_before_its_inputs();
+    rule_late_after_early();
     rule_same_lane();
     rule_poisoned_late(false);
     rule_poisoned_late(true);
