@@ -5,14 +5,15 @@
  * Reads of a var run together, writes alone, in the order of pushing. When all requests of an op are granted, it goes
  * to its lane, or runs inline on the caller if it is cheap.
  *
- * Failure: an op that fails poisons what it writes; an op that reads poisoned data is skipped and passes the poison on;
+ * Failure: an op that fails poisons what it writes; an op that reads poisoned data is skipped (a program: from the first
+ * instruction that uses it) and passes the poison on;
  * an op that overwrites a whole array without reading it heals it. Every wait on a poisoned array reports the error.
  *
  * In all headers, pointers are borrowed (caller keeps), given (callee frees) or new (caller frees). Handles (uintptr_t)
  * are pointers that Python holds as plain ints; 0 means failure, with a message in pl_error_message(). Public functions
  * are thread-safe. The part of a header between the marks for cffi is public; the rest is for the engine's own files.
- * Read on in: engine.c (dependencies), wait.c, lane.c, thread_pool.c, process.c, error.c, storage.c, array.c, plan.c,
- * program.c, profiler.c; of GPUs: gpu.h, stream.c, memory.c, launch.c, replay.c.
+ * Read on in: engine.c (dependencies), late.c, wait.c, lane.c, thread_pool.c, process.c, error.c, storage.c, array.c,
+ * plan.c, program.c, profiler.c; of GPUs: gpu.h, stream.c, memory.c, launch.c, replay.c.
  */
 #ifndef PLAIT_ENGINE_H
 #define PLAIT_ENGINE_H

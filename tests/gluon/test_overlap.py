@@ -182,6 +182,26 @@ def test_of_sums_that_can_be_made_the_one_with_the_highest_priority_comes_first(
         kv.push([0, 1, 2], arrays, priority=[1])
 
 
+def test_of_updates_that_can_be_made_the_one_with_the_highest_priority_comes_first():
+    kv, shape = mx.kv.create("device"), (1 << 20, 1)  # each is a bucket of its own
+    kv.init([0, 1], [nd.zeros(shape)] * 2)
+    kv.set_optimizer(mx.optimizer.SGD(learning_rate=1.0))
+    order, weights = [], [[nd.zeros(shape, c) for c in BOTH] for _ in range(2)]
+    grads = [[nd.ones(shape, c) for c in BOTH] for _ in range(2)]
+    engine.waitall()
+    engine.push(lambda: gate.wait(SECONDS))  # on the lane of the updates
+    kv.pushpull([1, 0], grads, out=weights, priority=[-1, 0])
+    sums = engine.Var()
+    engine.push(lambda: None, grads[0] + grads[1], [sums], lane="comm", priority=-9)
+    for k, outs in zip([1, 0], weights):
+        engine.push(lambda k=k: order.append(k), reads=outs, lane="io")
+    engine.wait(sums._handle)
+    gate.set()
+    engine.waitall()
+    assert order == [0, 1]
+    assert all((w.asnumpy() == -2.0).all() for outs in weights for w in outs)
+
+
 # ---- arrays that are written while a program runs ------------------------------------------------
 
 
