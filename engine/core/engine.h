@@ -5,8 +5,8 @@
  * Reads of a var run together, writes alone, in the order of pushing. When all requests of an op are granted, it goes
  * to its lane, or runs inline on the caller if it is cheap.
  *
- * Failure: an op that fails poisons what it writes; an op that reads poisoned data is skipped (a program: from the first
- * instruction that uses it) and passes the poison on;
+ * Failure: an op that fails poisons what it writes; an op that reads poisoned data is skipped (a program: from the
+ * first instruction that uses it) and passes the poison on;
  * an op that overwrites a whole array without reading it heals it. Every wait on a poisoned array reports the error.
  *
  * In all headers, pointers are borrowed (caller keeps), given (callee frees) or new (caller frees). Handles (uintptr_t)
