@@ -4,7 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 /* cffi reads from here on: */
-enum { PL_OK = 0, PL_FAILED = 1, PL_AGAIN = 2, PL_ENOMEM = 3, PL_EINVAL = 4, PL_EINDEX = 5 };
+/* PL_AGAIN: nothing was done, call again.  PL_PENDING: of a polled function that is not done (flight.h). */
+enum { PL_OK = 0, PL_FAILED = 1, PL_AGAIN = 2, PL_ENOMEM = 3, PL_EINVAL = 4, PL_EINDEX = 5, PL_ETIMEOUT = 6,
+       PL_PENDING = 7 };
 typedef int (*pl_fn)(void *arg);              /* returns PL_OK or pl_fail(...) */
 typedef void (*pl_free_fn)(void *arg);
 const char *pl_error_message(void);           /* of this thread's last failure; borrowed until the next one */
@@ -29,6 +31,8 @@ void pl_error_ref(pl_error *error);
 void pl_error_unref(pl_error *error);
 int pl_error_report(pl_error *error);         /* copies it to this thread and marks it as reported; PL_FAILED */
 void pl_error_remember(pl_error *error);      /* adds it to the errors not yet reported */
+/* For an error made before an op failed with it, and shared by several: names the first of them and remembers it. */
+void pl_error_share(pl_error *error, const char *name, int32_t location);
 pl_error *pl_error_oldest_unreported(void);   /* borrowed, or NULL */
 void pl_error_forget_all(void);               /* in a forked child: they belong to the parent */
 #endif
