@@ -221,9 +221,9 @@ def test_the_whole_api_is_here():
 OURS = {
     "mxnet": "NDArray Symbol gpu_memory_info num_gpus seed_all stream wait_compiled",
     "mxnet.contrib.amp": "autocast convert_bucketing_module",
-    "mxnet.engine": "Context MXNetError Var cpu cpu_pinned cpu_shared current_context ffi gpu"
-    " gpu_memory_info is_naive num_gpus push raise_last set_naive stats trim wait wait_for_var"
-    " waitall",
+    "mxnet.engine": "Context DeadlineExceeded MXNetError PENDING Var abort cpu cpu_pinned"
+    " cpu_shared current_context ffi gpu gpu_memory_info is_naive num_gpus push raise_last"
+    " set_naive stats trim wait wait_for_var waitall",
     "mxnet.gluon.contrib.estimator": "ProgressBarHandler TensorBoardHandler",
     "mxnet.gluon.contrib.rnn": "dynamic_unroll",
     "mxnet.gluon.data": "IntervalSampler",

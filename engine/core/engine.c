@@ -333,12 +333,15 @@ static void op_fly(pl_op *op, int64_t start_ns)
     op->flight->event_ns = start_ns;
     op->flight->polled_ns = start_ns ? pl_profiler_now() - start_ns : 0;
     op_exit(op);
-    if (!op->lane) {                          /* in naive mode whoever waits polls it */
-        op->lane = &pl_lane_caller;
+    bool was_inline = !op->lane;
+    if (was_inline) {                         /* in naive mode whoever waits polls it */
+        op->lane = pl_engine.synchronous > 0 ? &pl_lane_caller : op->flight->lane;
         pl_engine.n_queued++;
         pl_engine.pending_bytes += op->pending_bytes;
     }
     pl_flight_put(op);                        /* STATE: running -> in flight */
+    if (was_inline)
+        pl_lane_hurry_all();
     if (order && order->n_claims == 1) {      /* claimed once more it is an array of the op */
         request_outcome(order, NULL);
         request_finish(order);                /* STATE: granted -> ended: the next op of this order may start */
@@ -478,11 +481,13 @@ int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
     if (op->flight && pl_flight_prepare(op, lane, device) != PL_OK)
         return PL_FAILED;
     bool synchronous = pl_engine.synchronous > 0, finished = false;
-    bool inline_now = synchronous || (!op->flight && (may_inline || (runs_inline && !pl_lane_is_gpu(lane))));
+    bool inline_now = may_inline || synchronous || (runs_inline && !pl_lane_is_gpu(lane));
     if (pl_lane_is_gpu(lane) && pl_stream_find(lane, device, &op->stream) != PL_OK)
         return PL_FAILED;
     for (int i = 0; i < op->n_requests && inline_now; i++)
         inline_now = request_grantable(&op->requests[i]);
+    if (inline_now && op->flight && !synchronous && !pl_lane_get(lane, device))
+        return PL_FAILED;                     /* what starts here would go on there */
     if (!inline_now) {
         op->lane = synchronous ? &pl_lane_caller : pl_lane_get(lane, device);
         if (!op->lane)

@@ -17,11 +17,10 @@ int pl_flight_prepare(pl_op *op, int lane, int device)
 {
     if (pl_lane_is_gpu(lane))
         return pl_fail(PL_EINVAL, "engine: only operations of the lanes cpu, io and comm can be polled");
-    pl_lane *home = pl_lane_find(lane, device);
-    if (!home)
+    op->flight->lane = pl_lane_find(lane, device);
+    if (!op->flight->lane)
         return PL_FAILED;
-    op->flight->home = pl_lane_flights(home);
-    op->flight->n_aborts = op->flight->home->n_aborts;
+    op->flight->n_aborts = pl_lane_flights(op->flight->lane)->n_aborts;
     return PL_OK;
 }
 
@@ -91,11 +90,11 @@ int64_t pl_flight_end_ns(const pl_op *op)
 
 pl_error *pl_flight_aborted(const pl_op *op)
 {
-    pl_flights *home = op->flight->home;
-    if (home->n_aborts == op->flight->n_aborts)
+    pl_flights *f = pl_lane_flights(op->flight->lane);
+    if (f->n_aborts == op->flight->n_aborts)
         return NULL;
-    pl_error_ref(home->abort_error);
-    return home->abort_error;
+    pl_error_ref(f->abort_error);
+    return f->abort_error;
 }
 
 int pl_flight_abort(int lane, int device)

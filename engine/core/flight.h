@@ -12,7 +12,8 @@
  *
  * fn is never called while a call of it for the same op runs, even if it waits: pl_wait_* inside it starts and polls
  * other ops of its lane. All calls of fn, cancel and free_arg for an op are made one after the other, by the lane's
- * worker; in naive mode, during a fork and at exit by callers that push or wait, possibly another one each time.
+ * worker. Exceptions: a thread that runs its ops itself (pl_engine_set_inline) makes the first call; in naive mode,
+ * during a fork and at exit threads that push or wait make them, possibly another one each time.
  *
  * deadline_s: 0: none.  An op that is still pending so many seconds after the first return of fn ends with
  * PL_ETIMEOUT.  It is looked at between polls: a function that does not return is not cut short.
@@ -48,8 +49,8 @@ typedef struct pl_flight {
     double deadline_s;
     pl_request *order;                        /* the request that ends at the start, or NULL */
     /* from here on the engine's; under pl_lock, or of the thread that polls */
-    struct pl_flights *home;                  /* of the lane that it was pushed to */
-    int64_t n_aborts;                         /* of home, when it was pushed */
+    pl_lane *lane;                            /* that it was pushed to */
+    int64_t n_aborts;                         /* of that lane, when it was pushed */
     int64_t start_ns, polled_ns, event_ns;    /* of the first return; inside the function; of the profiler, or 0 */
 } pl_flight;
 

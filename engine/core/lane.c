@@ -235,7 +235,8 @@ static void *lane_main(void *arg)
         pl_leave();                           /* look for work a little while, without the lock */
         pl_thread_pool_spin(lane_has_work, lane);
         pl_enter();
-        while (!lane_has_work(lane) && !lane->stop) {   /* look again, then sleep */
+        /* look again, then sleep */
+        while (!lane_has_work(lane) && !lane->stop && !lane->flights.n_listed) {
             lane->sleeping = true;
             pthread_cond_wait(&lane->wake, &pl_lock);
             lane->sleeping = false;

@@ -80,11 +80,9 @@ void pl_engine_fork_end(void)
 {
     pl_enter();
     pl_engine.synchronous--;
-    bool resume = left_flying;
     left_flying = false;
     pl_leave();
-    if (resume)
-        pl_lane_resume_all();
+    pl_lane_resume_all();
 }
 
 /* Nothing is queued here if pl_engine_fork_begin was called before. If not, the forking thread may hold a lock that the

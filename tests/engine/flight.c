@@ -188,17 +188,20 @@ static void rule_abort(void)
     enum { N = 3 };
     atomic_bool never = false, open = true;
     flight flights[N] = {0}, done = {.gate = &open}, later = {.gate = &open}, elsewhere = {.gate = &never};
-    uintptr_t vars[N], gate = array_of(0), queued = array_of(0);
-    atomic_bool held = false;
-    flight blocker = {.gate = &held}, waits = {.gate = &never};
+    uintptr_t vars[N], gate = array_of(0), later_gate = array_of(0), queued = array_of(0);
+    atomic_bool held = false, later_held = false;
+    flight blocker = {.gate = &held}, later_blocker = {.gate = &later_held};
+    flight waits = {.gate = &never}, unseen = {.gate = &never};
     fly(&elsewhere, 0, 0, 0, PL_LANE_CPU, 0, 0.05);
     fly(&blocker, 0, gate, 0, PL_LANE_IO, 0, 0);
+    fly(&later_blocker, 0, later_gate, 0, PL_LANE_IO, 0, 0);
     for (int i = 0; i < N; i++) {
         flights[i].gate = &never;
         fly(&flights[i], 0, vars[i] = array_of(0), 0, PL_LANE_COMM, 0, 0);
     }
     fly(&done, gate, 0, 0, PL_LANE_COMM, 0, 0);
     fly(&waits, gate, queued, 0, PL_LANE_COMM, 0, 0);   /* it would go into flight after the abort */
+    fly(&unseen, later_gate, 0, 0, PL_LANE_COMM, 0, 0);
     for (int i = 0; i < N; i++)
         until(&flights[i].n_calls, 1);
     pl_fail(PL_EINDEX, "rank 3 is gone");
@@ -209,17 +212,20 @@ static void rule_abort(void)
               strcmp(pl_error_message(), "rank 3 is gone") == 0);
     atomic_store(&held, true);
     CHECK(wait_read(gate) == PL_OK && wait_read(queued) == PL_FAILED && pl_error_status() == PL_EINDEX);
+    atomic_store(&later_held, true);
     int status;
     while ((status = pl_wait_all(1000)) == PL_AGAIN) {}
     CHECK(status == PL_FAILED && pl_error_status() == PL_ETIMEOUT);     /* of another lane; the abort was reported */
     while ((status = pl_wait_all(1000)) == PL_AGAIN) {}
-    CHECK(status == PL_OK && done.n_cancels == 0 && later.n_cancels == 0 && waits.n_cancels == 1);
+    CHECK(status == PL_OK && done.n_cancels == 0 && later.n_cancels == 0 && waits.n_cancels == 1 &&
+          unseen.n_cancels == 1);
     for (int i = 0; i < N; i++) {
         CHECK(flights[i].n_cancels == 1 && flights[i].n_freed == 1);
         pl_array_free(vars[i]);
     }
     CHECK(pl_flight_abort(PL_LANE_COUNT, 0) == PL_FAILED);
     pl_array_free(gate);
+    pl_array_free(later_gate);
     pl_array_free(queued);
 }
 
@@ -341,7 +347,7 @@ static void rule_fork(void)
     atomic_bool open = false;
     flight f = {.gate = &open}, endless = {.gate = &open}, ends = {.gate = &open};
     uintptr_t a = array_of(0), b = array_of(0), c = array_of(0);
-    fly(&f, 0, a, 0, PL_LANE_COMM, 0, 0.02);
+    fly(&f, 0, a, 0, PL_LANE_COMM, 0, 1.2);   /* longer than a fork waits for what has none */
     pl_engine_fork_begin();
     CHECK(pl_wait_read(a, 0) == PL_FAILED && pl_error_status() == PL_ETIMEOUT && f.n_freed == 1);
     pl_engine_fork_end();
@@ -372,6 +378,31 @@ static void rule_fork(void)
     uintptr_t all[] = {a, b, c};
     for (int i = 0; i < 3; i++)
         pl_array_free(all[i]);
+}
+
+static pthread_t first_caller, last_caller;
+
+static int note_thread(void *arg)
+{
+    int n = atomic_fetch_add((atomic_int *)arg, 1);
+    *(n ? &last_caller : &first_caller) = pthread_self();
+    return n < 3 ? PL_PENDING : PL_OK;
+}
+
+/* A thread that runs its ops itself starts one, and its lane polls it. */
+static void rule_inline(void)
+{
+    atomic_int n_calls = 0;
+    uintptr_t out = array_of(0);
+    pl_engine_stop();                         /* the lane has no thread yet */
+    pl_engine_set_inline(1);
+    CHECK(pl_push_polled(note_thread, NULL, &n_calls, NULL, NULL, 0, &out, 1, 0, PL_LANE_COMM, 0, 0, 0, "inline", 1) ==
+          PL_OK);
+    pl_engine_set_inline(0);
+    CHECK(wait_read(out) == PL_OK && n_calls == 4 && pl_array_version(out) == 1);
+    CHECK(pthread_equal(first_caller, pthread_self()) && !pthread_equal(last_caller, pthread_self()));
+    pl_array_free(out);
+    report_all();
 }
 
 static void rule_naive(void)
@@ -410,6 +441,7 @@ void flight_rules(void)
     rule_wrong_calls();
     rule_profile();
     rule_fork();
+    rule_inline();
     rule_naive();
 }
 
@@ -610,6 +642,7 @@ static void *random_thread(void *arg)
         cells[i] = (cell){(uint64_t)i, -1, 0};
     }
     pl_engine_set_bulk(below(t, 3) ? 0 : below(t, 10));
+    pl_engine_set_inline(below(t, 5) == 0);
     for (int number = 0, n = 1 + below(t, N_OPS); number < n; number++) {
         random_call(t, number, arrays, order, cells, version);
         if (below(t, 10) == 0) {
@@ -624,6 +657,7 @@ static void *random_thread(void *arg)
     }
     pl_array_free(order);
     pl_engine_set_bulk(0);
+    pl_engine_set_inline(0);
     pl_error_forget();
     return NULL;
 }
