@@ -504,12 +504,12 @@ int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
         pl_thread_pool_producer_pushed();
     pl_engine.n_pending++;
     op->push_ns = pl_profiler_clock();
-    op->n_missing = 0;
+    int n_missing = 0;
     for (int i = 0; i < op->n_requests; i++)
-        op->n_missing += !request_append(&op->requests[i]);
+        n_missing += !request_append(&op->requests[i]);
+    op->n_missing = n_missing;
     bool *sleep_on = op->finished;            /* a queued op may be done and gone as soon as the lock is left */
-    bool blocked = op->n_missing > 0;
-    if (blocked && op->early && op->early->first && !synchronous)
+    if (n_missing && op->early && op->early->first && !synchronous)
         pl_late_start(op);
     if (op->n_missing == 0) {
         if (inline_now)
@@ -517,7 +517,7 @@ int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
         else
             pl_lane_put(op);                  /* STATE: new -> ready */
     }
-    if (blocked)
+    if (n_missing)
         pl_early_end_all();
     if (synchronous)
         run_on_caller(sleep_on);

@@ -206,7 +206,7 @@ def test_of_updates_that_can_be_made_the_one_with_the_highest_priority_comes_fir
 
 
 class Stack(gluon.HybridBlock):
-    """The value of the first layer is an output too, so that a test can see how far a program is."""
+    """The first layer's value is an output too, so that a test can see how far a program is."""
 
     def __init__(self, second):
         super().__init__()
@@ -240,7 +240,9 @@ def training(net, x):
 
 def executor(net, x):
     given = {p.name: p.data() for p in net.collect_params().values()}
-    return mx.sym.Group(list(net(mx.sym.var("data")))).bind(x.context, {"data": x, **given}).forward()
+    return (
+        mx.sym.Group(list(net(mx.sym.var("data")))).bind(x.context, {"data": x, **given}).forward()
+    )
 
 
 def is_ready(array):
