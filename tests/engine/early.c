@@ -1,6 +1,7 @@
 /* Programs claim each array before its first use, and end with it after its last use: they wait for no array that they
  * do not need yet, and who waits for one of theirs does not wait for the rest. */
 #include "driver.h"
+#include "engine/core/flight.h"
 #include "engine/core/profiler.h"
 
 #include <sched.h>
@@ -190,6 +191,23 @@ static void rule_begins_before_its_inputs(void)
     nothing_is_left();
 }
 
+static int poll_late(void *arg) { return atomic_load(&gates[0]) ? store_run(arg) : PL_PENDING; }
+
+/* The writer of its late array is in flight in its own lane. */
+static void rule_late_after_flight(void)
+{
+    copies c = {two_copies(-1, -1, PL_LANE_CPU), {array_of(1), array_of(2)}, {0, 0}};
+    atomic_store(&gates[0], 0);
+    CHECK(pl_push_polled(poll_late, NULL, pl_array_data(c.in[1]), NULL, NULL, 0, &c.in[1], 1, 0, PL_LANE_CPU, 0, 0, 0,
+                         "flies", 3) == PL_OK);
+    CHECK(pl_program_run(c.program, c.in, c.out, NULL, 5) == PL_OK);
+    CHECK(soon(c.out[0]) && *(uint64_t *)pl_array_data(c.out[0]) == 2 && pl_wait_read(c.out[1], 0) == PL_AGAIN);
+    atomic_store(&gates[0], 1);
+    CHECK(soon(c.out[1]) && *(uint64_t *)pl_array_data(c.out[1]) == 102);
+    copies_free(&c);
+    nothing_is_left();
+}
+
 /* It gets an array that a running program has ended with, and will not report again. */
 static void rule_late_after_early(void)
 {
@@ -301,6 +319,7 @@ static void rule_waits_inside(void)
 void early_rules(void)
 {
     rule_begins_before_its_inputs();
+    rule_late_after_flight();
     rule_late_after_early();
     rule_same_lane();
     rule_poisoned_late(false);
