@@ -194,7 +194,7 @@ def test_of_updates_that_can_be_made_the_one_with_the_highest_priority_comes_fir
     sums = engine.Var()
     engine.push(lambda: None, grads[0] + grads[1], [sums], lane="comm", priority=-9)
     for k, outs in zip([1, 0], weights):
-        engine.push(lambda k=k: order.append(k), reads=outs, lane="io")
+        engine.push(lambda k=k: order.append(k), reads=outs[:1], priority=9)
     engine.wait(sums._handle)
     gate.set()
     engine.waitall()
