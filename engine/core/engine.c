@@ -1,18 +1,19 @@
 /* The dependency algorithm: requests on vars are granted in the order of pushing, reads together, writes alone.
  *
  *   new --submit--> waiting --last request granted--> ready --lane--> running --> done
- *          |           (a queue per var)          (in a lane's queue)    ^  | PL_PENDING
- *          +--all granted at once, and cheap or synchronous--------------+  +--> in flight --poll--> running
- *                                                       on the caller
+ *          |        ^  (a queue per var)          (in a lane's queue)    ^ |  | PL_PENDING
+ *          |        +--a program reaches an array that is not granted----|-+  +--> in flight --poll--> running
+ *          +--all granted at once, and cheap or synchronous--------------+   on the caller
  *
  * Invariants (under pl_lock):
  *   writing           => n_readers == 0
  *   head != NULL      => the head cannot be granted now
- *   op->n_missing     == number of its requests that are still queued at a var
+ *   op->n_missing     == number of its requests that are AWAITED; > 0 only while it is waiting
  *   var->n_users      == n_readers + writing + queued requests
  */
 #include "engine.h"
 #include "flight.h"
+#include "late.h"
 #include "profiler.h"
 #include "stream.h"
 #include "thread_pool.h"
@@ -80,9 +81,11 @@ static bool request_append(pl_request *r)
     if (r->mode != PL_READ)
         v->writes_pushed++;
     if (request_grantable(r)) {
+        r->state = PL_GRANTED;
         request_grant(r);
         return true;
     }
+    r->state = PL_AWAITED;
     atomic_fetch_add(&pl_engine.n_blocked, 1);
     r->next = NULL;
     if (v->head)
@@ -112,7 +115,9 @@ static void request_finish(pl_request *r)
         v->head = granted->next;
         atomic_fetch_sub(&pl_engine.n_blocked, 1);
         request_grant(granted);
-        if (--granted->op->n_missing == 0)
+        bool awaited = granted->state == PL_AWAITED;
+        granted->state = PL_GRANTED;
+        if (awaited && --granted->op->n_missing == 0)
             pl_lane_put(granted->op);         /* STATE: waiting -> ready */
     }
     if (v->n_sleepers)
@@ -189,8 +194,7 @@ void pl_op_abandon(pl_op *op)
     pl_leave();
 }
 
-/* The error that the op inherits from poisoned inputs, or NULL. */
-static pl_error *op_inherited(const pl_op *op)
+pl_error *pl_op_inherited(const pl_op *op)
 {
     for (int i = 0; i < op->n_requests; i++)
         if (op->requests[i].mode != PL_WRITE && op->requests[i].var->error)
@@ -257,10 +261,12 @@ static void early_remove(pl_op *op)
 
 static void op_complete(pl_op *op, pl_error *error)
 {
-    if (op->early && op->early->awaited)
+    if (op->early && op->early->begun)
         early_remove(op);
     if (op->early && error)
         pl_early_end(op);                     /* outputs that were complete before the failure stay valid */
+    if (op->early && op->early->suspended)
+        pl_lane_suspend(op->lane, -1);
     for (int i = 0; i < op->n_requests; i++)
         if (op->requests[i].var)
             request_outcome(&op->requests[i], error);
@@ -343,32 +349,63 @@ static void op_fly(pl_op *op, int64_t start_ns)
     }
 }
 
-void pl_op_execute(pl_op *op)
+static void early_add(pl_op *op)
 {
-    pl_error *error = op_inherited(op);
-    if (error)
-        pl_error_ref(error);
-    if (op->early && op->early->awaited) {
+    if (op->early && op->early->awaited && !op->early->begun) {
+        op->early->begun = true;
         op->early->next = pl_engine.early;
         pl_engine.early = op;
     }
-    op_enter(op);
-    if (!error) {
-        int64_t start_ns = pl_profiler_clock();
-        const char *name = op->name;          /* a program that fails changes op->name */
-        if (pl_failed)
-            pl_fail_forget();
-        int status = op->stream || op->on_blocks ? pl_op_run_on_gpu(op) : op->run(op);
-        if (status == PL_PENDING && op->flight) {
-            op_fly(op, start_ns);
+}
+
+/* Calls the op's function. Returns its error, new, or NULL; *flies: it is in flight now, and the lock taken. */
+static inline pl_error *op_call(pl_op *op, bool *flies)
+{
+    int64_t start_ns = pl_profiler_clock();
+    const char *name = op->name;              /* a program that fails changes op->name */
+    if (pl_failed)
+        pl_fail_forget();
+    int status = op->stream || op->on_blocks ? pl_op_run_on_gpu(op) : op->run(op);
+    if ((*flies = status == PL_PENDING && op->flight))
+        op_fly(op, start_ns);
+    else if (start_ns)
+        pl_profiler_record(PL_EVENT_OP, name, op->label, op->push_ns, start_ns);
+    return status == PL_OK || *flies ? NULL : op_failed(op, status);
+}
+
+/* A program that may have to wait in the middle. */
+static void late_execute(pl_op *op)
+{
+    pl_error *error = NULL;
+    bool flies;
+    for (pl_step next; (next = pl_late_next(op, &error)) != PL_STEP_AWAIT; op_exit(op)) {
+        early_add(op);
+        op_enter(op);
+        if (next == PL_STEP_RUN)
+            error = op_call(op, &flies);
+        if (next == PL_STEP_END || op->early->until == op->early->n_instr) {
+            op_end(op, error);
             return;
         }
-        if (start_ns)
-            pl_profiler_record(PL_EVENT_OP, name, op->label, op->push_ns, start_ns);
-        if (status != PL_OK)
-            error = op_failed(op, status);
+    }                                         /* STATE: ready or running -> waiting */
+}
+
+void pl_op_execute(pl_op *op)
+{
+    bool flies = false;
+    if (op->early && op->early->first) {
+        late_execute(op);
+        return;
     }
-    op_end(op, error);
+    pl_error *error = pl_op_inherited(op);
+    if (error)
+        pl_error_ref(error);
+    early_add(op);
+    op_enter(op);
+    if (!error)
+        error = op_call(op, &flies);
+    if (!flies)
+        op_end(op, error);
 }
 
 bool pl_op_poll(pl_op *op)
@@ -467,18 +504,21 @@ int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
         pl_thread_pool_producer_pushed();
     pl_engine.n_pending++;
     op->push_ns = pl_profiler_clock();
-    op->n_missing = 1;                        /* not ready before every request is in its queue */
+    int n_missing = 0;
     for (int i = 0; i < op->n_requests; i++)
-        op->n_missing += !request_append(&op->requests[i]);
+        n_missing += !request_append(&op->requests[i]);
+    op->n_missing = n_missing;
     bool *sleep_on = op->finished;            /* a queued op may be done and gone as soon as the lock is left */
-    if (--op->n_missing == 0) {
+    if (n_missing && op->early && op->early->first && !synchronous)
+        pl_late_start(op);
+    if (op->n_missing == 0) {
         if (inline_now)
             pl_op_execute(op);                /* STATE: new -> running, on the caller */
         else
             pl_lane_put(op);                  /* STATE: new -> ready */
-    } else {
-        pl_early_end_all();
     }
+    if (n_missing)
+        pl_early_end_all();
     if (synchronous)
         run_on_caller(sleep_on);
     pl_leave();

@@ -5,14 +5,15 @@
  * Reads of a var run together, writes alone, in the order of pushing. When all requests of an op are granted, it goes
  * to its lane, or runs inline on the caller if it is cheap.
  *
- * Failure: an op that fails poisons what it writes; an op that reads poisoned data is skipped and passes the poison on;
+ * Failure: an op that fails poisons what it writes; an op that reads poisoned data is skipped (a program: from the
+ * first instruction that uses it) and passes the poison on;
  * an op that overwrites a whole array without reading it heals it. Every wait on a poisoned array reports the error.
  *
  * In all headers, pointers are borrowed (caller keeps), given (callee frees) or new (caller frees). Handles (uintptr_t)
  * are pointers that Python holds as plain ints; 0 means failure, with a message in pl_error_message(). Public functions
  * are thread-safe. The part of a header between the marks for cffi is public; the rest is for the engine's own files.
- * Read on in: engine.c (dependencies), wait.c, lane.c, flight.c, thread_pool.c, process.c, error.c, storage.c, array.c,
- * plan.c, program.c, profiler.c; of GPUs: gpu.h, stream.c, memory.c, launch.c, replay.c.
+ * Read on in: engine.c (dependencies), late.c, wait.c, lane.c, flight.c, thread_pool.c, process.c, error.c, storage.c,
+ * array.c, plan.c, program.c, profiler.c; of GPUs: gpu.h, stream.c, memory.c, launch.c, replay.c.
  */
 #ifndef PLAIT_ENGINE_H
 #define PLAIT_ENGINE_H
@@ -40,18 +41,23 @@ int pl_noop(void *arg);                       /* a pl_fn that does nothing */
 enum { PL_READ = 0, PL_WRITE = 1, PL_READWRITE = 2 };      /* how an op uses an array */
 /* cffi stops reading here */
 
+/* Of a request: granted; queued, and its op waits for it; queued, and its op runs without it, or waits for others. */
+enum { PL_GRANTED = 0, PL_AWAITED = 1, PL_LATE = 2 };
+
 /* One op's claim on one var. */
 struct pl_request {
     pl_op *op;
     pl_var *var;                /* NULL: it ended before its op */
     struct pl_request *next;
     int32_t n_claims;           /* arrays of the op that share the var */
-    uint8_t mode;
+    uint8_t mode, state;
 };
 
 /* Requests that end before their op: a program releases an array after the last instruction that uses it. The thread
  * that runs the op reports how far it is. It ends requests itself only when another op or thread is blocked; one that
- * blocks later ends them on its behalf. */
+ * blocks later ends them on its behalf.
+ * Requests that begin later than their op: a program waits for an array when it reaches the first instruction that uses
+ * it. See late.c. */
 typedef struct pl_early {
     const int32_t *order, *last;    /* n arrays in the order of their last use; by array: that instruction */
     int32_t *request_of;        /* by array */
@@ -61,6 +67,12 @@ typedef struct pl_early {
     uint64_t *number_of;        /* on a GPU, by array: the number of its use; 0: take a new one.  NULL on the host */
     int32_t *marks;             /* on a GPU: the n_marks instructions after which the stream records an event */
     int n_marks;
+    const int32_t *first;       /* by array: the instruction before which it must be granted; NULL: 0 for all */
+    int n_arrays, n_instr;
+    int until;                  /* the program may run up to this instruction */
+    bool late;                  /* it was pushed before all its requests were granted */
+    bool begun, suspended;      /* it is in the list; it began before all its requests were granted */
+    pl_error *error;            /* or NULL; it has failed, and ends when all its requests are granted */
     struct pl_op *next;         /* in the list of running ones */
 } pl_early;
 
@@ -81,7 +93,7 @@ struct pl_op {
     bool *finished;             /* or NULL: set at the end, for a caller that sleeps on it */
     int64_t seq, push_ns;
     size_t block_bytes, pending_bytes;      /* of this struct; of its new outputs */
-    int32_t n_missing;          /* requests not granted yet */
+    int32_t n_missing;          /* requests that it waits for */
     int32_t n_requests, priority, location, depth;
     void *payload;              /* behind the requests, in the same block */
     pl_request requests[];
@@ -110,8 +122,10 @@ int pl_op_begin(pl_op **made, int max_requests, size_t payload_bytes);
 /* On PL_OK the op is given and the lock released; otherwise both are still the caller's. */
 int pl_op_submit(pl_op *op, int lane, int device, bool may_inline);
 void pl_op_abandon(pl_op *op);                /* instead of submit; releases the lock */
-void pl_op_execute(pl_op *op);                /* with the lock: runs it (unlocked); then it is done, or in flight */
+/* With the lock: runs it (unlocked). Then it is done, in flight, or waits in the middle. */
+void pl_op_execute(pl_op *op);
 bool pl_op_poll(pl_op *op);                   /* with the lock: runs one in flight again (unlocked); true: it is done */
+pl_error *pl_op_inherited(const pl_op *op);   /* with the lock: of poisoned inputs, if all are granted; or NULL */
 void pl_early_report(pl_op *op, int n_done);  /* by the thread that runs it, without the lock */
 void pl_early_end(pl_op *op);                 /* with the lock: ends its requests that are done */
 void pl_early_end_all(void);                  /* with the lock: those of all running ops */

@@ -23,6 +23,7 @@ struct pl_lane {
     pl_op **heap;                    /* of other priorities, or ready later than an op pushed after it */
     int n_heap, max_heap, kind, device;
     int n_blocked;                   /* threads asleep in a wait that would run its ops */
+    int n_suspended;                 /* ops that began before all their requests were granted */
     bool alive, sleeping, stop;
     bool deferred;                   /* asleep with ready ops, inside a bulk scope */
     atomic_int n_ready;              /* read without the lock while spinning */
@@ -292,6 +293,7 @@ pl_lane *pl_lane_own(void)
 }
 
 void pl_lane_block(pl_lane *lane, int change) { lane->n_blocked += change; }
+int pl_lane_suspend(pl_lane *lane, int change) { return lane->n_suspended += change; }
 
 void pl_lane_stop_all(void)
 {

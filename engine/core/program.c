@@ -26,6 +26,7 @@ static void program_destroy(pl_object *object)
     free(p->dynamic);
     free(p->order);
     free(p->last);
+    free(p->first);
     free(p->ends);
     free(p->sections);
     if (p->replays)
@@ -55,6 +56,16 @@ static size_t instructions_init(pl_program *p, int n_instr, const uintptr_t *pla
     p->n_instr = n_instr;
     pl_leave();
     return (size_t)n_scalars;
+}
+
+static int branch_begin(const pl_program *p, int branch) { return branch ? p->ends[branch - 1] : 0; }
+
+int pl_section_end(const pl_program *p, int branch)
+{
+    int end = branch + 1;
+    while (end < p->n_branches && p->sections[end] == p->sections[branch])
+        end++;
+    return end;
 }
 
 /* Finds the last use of each input and output; false: out of memory. Arrays that the last instruction uses do not end
@@ -87,6 +98,40 @@ static bool early_init(pl_program *p)
     return p->last && p->order && begins;
 }
 
+/* Finds the first use of each input and output; false: out of memory. Of concurrent branches no one waits, so what they
+ * use is claimed before their section; and a kernel in Python may read any array of its op. */
+static bool late_init(pl_program *p)
+{
+    int n = p->n_in + p->n_out, python = p->n_instr;
+    bool any = false;
+    if (pl_lane_is_gpu(p->lane))              /* work is enqueued ahead of what it waits for, and recorded as a whole */
+        return true;
+    free(p->first);
+    if (!(p->first = calloc((size_t)n + 1, sizeof *p->first)))
+        return false;
+    for (int i = p->n_instr - 1; i >= 0; i--) {
+        if (p->instr[i].plan->flags & PL_PLAN_PYTHON)
+            python = i;
+        for (int k = p->instr[i].first_slot; k < p->instr[i].first_slot + p->instr[i].n_bufs; k++)
+            if (p->slots[k].kind != PL_SLOT_ARENA)
+                p->first[p->slots[k].index + (p->slots[k].kind == PL_SLOT_OUTPUT ? p->n_in : 0)] = i;
+    }
+    for (int i = 0; i < n; i++) {
+        p->first[i] = p->first[i] < python ? p->first[i] : python;
+        for (int b = 0, end; b < p->n_branches; b = end) {
+            end = pl_section_end(p, b);
+            if (end - b > 1 && p->first[i] < p->ends[end - 1] && p->first[i] > branch_begin(p, b))
+                p->first[i] = branch_begin(p, b);
+        }
+        any |= p->first[i] > 0;
+    }
+    if (!any) {
+        free(p->first);
+        p->first = NULL;
+    }
+    return true;
+}
+
 uintptr_t pl_program_new(int n_in, const uint8_t *in_modes, int n_out, const size_t *out_bytes, int n_instr,
                          const uintptr_t *plans, const pl_slot *slots, const double *scalars, size_t arena_bytes,
                          int flags, int lane, int device, const char *name)
@@ -103,7 +148,7 @@ uintptr_t pl_program_new(int n_in, const uint8_t *in_modes, int n_out, const siz
             p->out_bytes = pl_copied(out_bytes, (size_t)n_out, sizeof *out_bytes);
             p->slots = pl_copied(slots, (size_t)p->n_slots, sizeof *slots);
             p->scalars = pl_copied(scalars, n_scalars, sizeof *scalars);
-            if (p->in_modes && p->out_bytes && p->slots && p->scalars && early_init(p))
+            if (p->in_modes && p->out_bytes && p->slots && p->scalars && early_init(p) && late_init(p))
                 return (uintptr_t)p;
         }
         program_destroy(&p->object);
@@ -185,16 +230,6 @@ void pl_program_report(pl_program_args *call, int n_done)
     pl_early_report(call->op, n_done);
 }
 
-static int branch_begin(const pl_program *p, int branch) { return branch ? p->ends[branch - 1] : 0; }
-
-int pl_section_end(const pl_program *p, int branch)
-{
-    int end = branch + 1;
-    while (end < p->n_branches && p->sections[end] == p->sections[branch])
-        end++;
-    return end;
-}
-
 /* If several branches fail, the error of the first one is kept. */
 typedef struct {
     pl_program_args *call;
@@ -236,16 +271,16 @@ static int branches_run(pl_program_args *call, int *at)
 {
     const pl_program *p = call->program;
     int status = PL_OK;
-    for (int b = 0, end; b < p->n_branches && status == PL_OK; b = end) {
+    for (int b = 0, end; b < p->n_branches && *at < call->end && status == PL_OK; b = end) {
         end = pl_section_end(p, b);
-        *at = branch_begin(p, b);
-        if (end - b > 1 && p->threads > 1 && pl_lane_has_pool()) {
+        int stop = p->ends[end - 1] < call->end ? p->ends[end - 1] : call->end;
+        if (*at < stop && end - b > 1 && p->threads > 1 && pl_lane_has_pool()) {
             status = section_run(call, b, end, at);
             if (status == PL_OK)
-                pl_program_report(call, p->ends[end - 1]);
-            continue;
+                pl_program_report(call, *at = stop);
+        } else {
+            status = range_run_reporting(call, at, stop);
         }
-        status = range_run_reporting(call, at, p->ends[end - 1]);
     }
     return status;
 }
@@ -253,23 +288,34 @@ static int branches_run(pl_program_args *call, int *at)
 int pl_instructions_run(pl_program_args *call, int *at)
 {
     const pl_program *p = call->program;
-    *at = 0;
-    return p->n_branches ? branches_run(call, at) : range_run_reporting(call, at, p->n_instr);
+    *at = call->begin;
+    return p->n_branches ? branches_run(call, at) : range_run_reporting(call, at, call->end);
 }
 
-static int run_on_host(pl_program_args *call, int *at)
+static int run_on_host(pl_op *op, pl_program_args *call, int *at)
 {
-    const pl_program *p = call->program;
-    pl_enter();
-    call->arena = pl_storage_alloc(p->arena_bytes);
-    pl_leave();
-    if (!call->arena)
-        return PL_ENOMEM;
+    if (!call->arena) {
+        pl_enter();
+        call->arena = pl_storage_alloc(call->program->arena_bytes);
+        pl_leave();
+        if (!call->arena)
+            return PL_ENOMEM;
+    }
+    if (op->early && op->early->first)
+        call->end = op->early->until;
     int status = pl_instructions_run(call, at);
-    pl_enter();
-    pl_storage_free(call->arena, p->arena_bytes);
-    pl_leave();
+    call->begin = call->end;
     return status;
+}
+
+static void arena_free(pl_op *op)
+{
+    pl_program_args *call = op->payload;
+    if (!call->arena)
+        return;
+    pl_enter();
+    pl_storage_free(call->arena, call->program->arena_bytes);
+    pl_leave();
 }
 
 static int program_run(pl_op *op)
@@ -278,7 +324,7 @@ static int program_run(pl_op *op)
     call->op = op->early && op->early->awaited ? op : NULL;
     if (op->stream && op->early && pl_program_marks(op) > 0)
         call->op = op;
-    int at = -1, status = op->stream ? pl_program_run_on_gpu(op, call, &at) : run_on_host(call, &at);
+    int at = -1, status = op->stream ? pl_program_run_on_gpu(op, call, &at) : run_on_host(op, call, &at);
     if (status != PL_OK && at >= 0) {
         op->name = call->program->instr[at].plan->name;
         if (op->early)
@@ -313,7 +359,8 @@ int pl_program_call(uintptr_t program, char *const *data, void *scratch, void *a
     call->seed = seed;
     call->counter = *counter;
     call->op = NULL;
-    call->n_reported = 0;
+    call->n_reported = call->begin = 0;
+    call->end = p->n_instr;
     memcpy(call->data, data, n * sizeof *data);
     int at;
     call->arena = arena;
@@ -337,7 +384,7 @@ int pl_program_split(uintptr_t program, int threads, int n, const int32_t *ends,
         return pl_fail(PL_ENOMEM, "program: out of memory");
     p->n_branches = n;
     p->threads = threads;
-    return PL_OK;
+    return late_init(p) ? PL_OK : pl_fail(PL_ENOMEM, "program: out of memory");
 }
 
 int pl_program_set_dynamic(uintptr_t program, int n, const int32_t *at)
@@ -364,7 +411,8 @@ static const double *scalars_of_run(const pl_program *p, const double *dynamic, 
 /* With the lock, after an op has claimed the arrays. */
 static pl_early *early_fill(pl_early *e, const pl_program *p, const uintptr_t *in, const uintptr_t *out)
 {
-    *e = (pl_early){.order = p->order, .last = p->last, .n = p->n_early};
+    *e = (pl_early){.order = p->order, .last = p->last, .n = p->n_early, .n_arrays = p->n_in + p->n_out,
+                    .n_instr = p->n_instr};
     size_t n = (size_t)p->n_in + (size_t)p->n_out;
     uint64_t *numbers = (uint64_t *)(e + 1);
     e->request_of = (int32_t *)(numbers + n);
@@ -384,7 +432,7 @@ static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const
     pl_program *p = (pl_program *)handle;
     size_t n = (size_t)p->n_in + (size_t)p->n_out, n_scalars = (size_t)p->max_scalars + 2;
     size_t n_all = p->n_dynamic ? (size_t)p->n_scalars : 0;
-    size_t early_bytes = p->n_early ? sizeof(pl_early) + n * (sizeof(uint64_t) + 2 * sizeof(int32_t)) : 0;
+    size_t early_bytes = p->n_early || p->first ? sizeof(pl_early) + n * (sizeof(uint64_t) + 2 * sizeof(int32_t)) : 0;
     pl_op *op;
     int status = pl_op_begin(&op, (int)n, sizeof(pl_program_args) + (n + (size_t)p->max_bufs) * sizeof(void *) +
                              (n_scalars + n_all) * sizeof(double) + early_bytes + (size_t)p->n_out);
@@ -395,12 +443,15 @@ static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const
     call->scalars = (double *)(call->data + n);
     call->all = scalars_of_run(p, dynamic, call->scalars + n_scalars);
     call->bufs = (void **)(call->scalars + n_scalars + n_all);
-    call->n_reported = 0;
+    call->n_reported = call->begin = 0;
+    call->end = p->n_instr;
+    call->arena = NULL;
     pl_early *early = (pl_early *)(call->bufs + p->max_bufs);
     uint8_t *fresh = (uint8_t *)early + early_bytes;
     if (p->n_random)
         call->counter = pl_random_claim(p->n_random, &call->seed);
     op->run = program_run;
+    op->dispose = pl_lane_is_gpu(p->lane) ? NULL : arena_free;
     op->name = p->name;
     op->location = location;
     op->shared = &p->object;
@@ -413,8 +464,10 @@ static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const
     status = pl_outputs_claim(op, p->n_out, out, p->out_bytes, pl_memory_of(p->lane, p->device, p->flags),
                               call->data + p->n_in, fresh);
     if (status == PL_OK) {
-        if (p->n_early)
+        if (early_bytes)
             op->early = early_fill(early, p, in, out);
+        if (op->early && !op->on_blocks)
+            op->early->first = p->first;
         status = pl_op_submit(op, p->lane, p->device, (p->flags & PL_PLAN_INLINE) != 0);
         if (status == PL_OK)
             return PL_OK;

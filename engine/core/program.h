@@ -44,6 +44,7 @@ typedef struct pl_program {
     int64_t n_scalars;
     int32_t *dynamic;           /* indices of `scalars` that each run sets */
     int32_t *order, *last;      /* of inputs, then outputs: see pl_early; n_early of them */
+    int32_t *first;             /* or NULL: see pl_early */
     int n_early;
     int n_branches, threads;
     int32_t *ends, *sections;   /* of branches: see pl_program_split */
@@ -61,6 +62,7 @@ typedef struct {
     const double *all;       /* of all instructions */
     void **bufs;
     uint64_t seed, counter;
+    int begin, end;          /* the instructions to run now */
     char *arena;
     char *data[];
 } pl_program_args;
@@ -69,6 +71,6 @@ typedef struct {
 const double *pl_instruction_args(const pl_instruction *in, pl_program_args *call, void **bufs);
 void pl_program_report(pl_program_args *call, int n_done);   /* the first n_done instructions are done */
 int pl_section_end(const pl_program *p, int branch);         /* one past the last branch of its section */
-/* Runs all instructions on this thread; leaves *at on the one that failed. */
+/* Runs instructions [begin, end) on this thread; leaves *at on the one that failed, or on the end. */
 int pl_instructions_run(pl_program_args *call, int *at);
 #endif

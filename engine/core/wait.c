@@ -78,17 +78,20 @@ static int block(int64_t end_ns)
     return error == ETIMEDOUT && end_ns <= nap_ns ? PL_AGAIN : PL_OK;
 }
 
-typedef struct { const pl_var *var; uint64_t version; bool for_write; } var_wait;
+typedef struct { const pl_var *var; uint64_t version; bool for_write; const pl_request *claim; } var_wait;
 
 static bool var_done(const void *arg)
 {
     const var_wait *w = arg;
+    if (w->claim)
+        return w->claim->state == PL_GRANTED;
     if (w->for_write)
         return atomic_load_explicit(&w->var->n_users, memory_order_relaxed) == 0;
     return atomic_load_explicit(&w->var->version, memory_order_relaxed) >= w->version;
 }
 
-/* The claim of the op that this thread runs, or NULL. Such a var is ready, and its later users wait for this op. */
+/* The claim of the op that this thread runs, or NULL. Such a var is ready when it is granted, and its later users wait
+ * for this op. */
 static const pl_request *own_claim(const pl_var *var)
 {
     for (int i = 0; pl_running && i < pl_running->n_requests; i++)
@@ -118,9 +121,9 @@ static int wait_var(pl_var *var, bool for_write, int timeout_ms)
 {
     int status = PL_OK;
     pl_enter();
-    var_wait w = {var, var->writes_pushed, for_write};
     const pl_request *claim = own_claim(var);
-    if (claim) {
+    var_wait w = {var, var->writes_pushed, for_write, claim};
+    if (claim && claim->state == PL_GRANTED) {
         pl_leave();
         if (var->block && pl_block_wait(var->block, for_write, INT32_MAX) != PL_OK)
             return PL_FAILED;

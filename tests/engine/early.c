@@ -1,5 +1,7 @@
-/* Programs end with each array after its last use: who waits for one array does not wait for the rest. */
+/* Programs claim each array before its first use, and end with it after its last use: they wait for no array that they
+ * do not need yet, and who waits for one of theirs does not wait for the rest. */
 #include "driver.h"
+#include "engine/core/flight.h"
 #include "engine/core/profiler.h"
 
 #include <sched.h>
@@ -53,13 +55,13 @@ static uintptr_t copy_plan(int gate)
 }
 
 /* in0 -> out0, then behind a gate (or a failure) in1 -> out1; before: a gate in front of the first */
-static uintptr_t two_copies(int before, int between)
+static uintptr_t two_copies(int before, int between, int lane)
 {
     uintptr_t plans[] = {copy_plan(before), copy_plan(between), copy_plan(-1)};
     const pl_slot slots[] = {{PL_SLOT_INPUT, 0, 0}, {PL_SLOT_OUTPUT, 0, 0}, {PL_SLOT_INPUT, 1, 0},
                              {PL_SLOT_ARENA, 0, 0}, {PL_SLOT_ARENA, 0, 0},  {PL_SLOT_OUTPUT, 1, 0}};
     const uint8_t modes[] = {PL_READ, PL_READ};
-    uintptr_t p = pl_program_new(2, modes, 2, words, 3, plans, slots, NULL, 64, 0, PL_LANE_CPU, 0, "two");
+    uintptr_t p = pl_program_new(2, modes, 2, words, 3, plans, slots, NULL, 64, 0, lane, 0, "two");
     for (int i = 0; i < 3; i++)
         pl_plan_free(plans[i]);
     CHECK(p);
@@ -76,6 +78,12 @@ static uintptr_t array_of(uint64_t value)
 
 static bool soon(uintptr_t array) { return pl_wait_read(array, 20000) == PL_OK; }
 
+static void nothing_is_left(void)
+{
+    report_all();
+    CHECK(pl_engine_pending() == 0 && atomic_load(&pl_engine.n_blocked) == 0 && !pl_engine.early);
+}
+
 /* Without a wait, which would end requests itself. */
 static bool written(uintptr_t array)
 {
@@ -88,7 +96,7 @@ static bool written(uintptr_t array)
 /* waits_first: what depends on the first copy is pushed while that has not begun. */
 static void rule_before_the_end(bool waits_first)
 {
-    uintptr_t p = two_copies(0, 1), in[] = {array_of(1), array_of(2)}, out[2] = {0, 0}, stored = in[0];
+    uintptr_t p = two_copies(0, 1, PL_LANE_CPU), in[] = {array_of(1), array_of(2)}, out[2] = {0, 0}, stored = in[0];
     atomic_store(&gates[0], !waits_first);
     atomic_store(&gates[1], 0);
     atomic_store(&reached, 0);
@@ -110,13 +118,12 @@ static void rule_before_the_end(bool waits_first)
     for (int i = 0; i < 4; i++)
         pl_array_free(all[i]);
     pl_program_free(p);
-    report_all();
-    CHECK(pl_engine_pending() == 0 && atomic_load(&pl_engine.n_blocked) == 0 && !pl_engine.early);
+    nothing_is_left();
 }
 
 static void rule_failure(bool naive)
 {
-    uintptr_t p = two_copies(-1, FAILS), in[] = {array_of(1), array_of(2)}, out[2] = {0, 0};
+    uintptr_t p = two_copies(-1, FAILS, PL_LANE_CPU), in[] = {array_of(1), array_of(2)}, out[2] = {0, 0};
     pl_engine_set_naive(naive);
     CHECK(pl_program_run(p, in, out, NULL, 5) == PL_OK);
     CHECK(wait_read(out[0]) == PL_OK && *(uint64_t *)pl_array_data(out[0]) == 2);
@@ -129,11 +136,196 @@ static void rule_failure(bool naive)
     }
     pl_program_free(p);
     pl_engine_set_naive(0);
-    report_all();
+    nothing_is_left();
+}
+
+/* ---- rules: arrays that are not granted when a program begins ---------------------------------------------- */
+
+/* The writer of a late array: behind gate 0 it stores 100, or fails. */
+static int write_late(void *arg)
+{
+    while (!atomic_load(&gates[0]))
+        sched_yield();
+    return arg ? store_run(arg) : pl_fail(PL_FAILED, "the writer fails");
+}
+
+typedef struct { uintptr_t program, in[2], out[2]; } copies;
+
+/* in[1] waits for its writer on a lane; then the program that reads it last is pushed. */
+static copies late_copies(int first_gate, bool writer_fails, int lane, int priority)
+{
+    copies c = {two_copies(first_gate, -1, PL_LANE_CPU), {array_of(1), array_of(2)}, {0, 0}};
+    atomic_store(&gates[0], pl_engine.synchronous > 0);
+    void *to = writer_fails ? NULL : pl_array_data(c.in[1]);
+    CHECK(pl_push(write_late, to, NULL, NULL, 0, &c.in[1], 1, lane, 0, priority, "writer", 3) == PL_OK);
+    CHECK(pl_program_run(c.program, c.in, c.out, NULL, 5) == PL_OK);
+    return c;
+}
+
+static void copies_free(copies *c)
+{
+    for (int i = 0; i < 2; i++) {
+        pl_array_free(c->in[i]);
+        pl_array_free(c->out[i]);
+    }
+    pl_program_free(c->program);
+}
+
+/* The program has done what it can; its lane runs other operations, but begins no second program of the kind. */
+static void rule_begins_before_its_inputs(void)
+{
+    copies c = late_copies(-1, false, PL_LANE_IO, 0);
+    CHECK(soon(c.out[0]) && *(uint64_t *)pl_array_data(c.out[0]) == 2);
+    uintptr_t again[2] = {0, 0}, other = array_of(3);
+    CHECK(pl_program_run(c.program, c.in, again, NULL, 6) == PL_OK);
+    CHECK(pl_push(store_run, pl_array_data(other), NULL, NULL, 0, &other, 1, PL_LANE_CPU, 0, 0, "store", 1) == PL_OK);
+    CHECK(soon(other) && *(uint64_t *)pl_array_data(other) == 100);
+    CHECK(pl_wait_read(c.out[1], 0) == PL_AGAIN && pl_wait_read(again[0], 0) == PL_AGAIN);
+    atomic_store(&gates[0], 1);
+    CHECK(soon(c.out[1]) && *(uint64_t *)pl_array_data(c.out[1]) == 102);
+    CHECK(soon(again[1]) && *(uint64_t *)pl_array_data(again[1]) == 102);
+    for (int i = 0; i < 2; i++)
+        pl_array_free(again[i]);
+    pl_array_free(other);
+    copies_free(&c);
+    nothing_is_left();
+}
+
+static int poll_late(void *arg) { return atomic_load(&gates[0]) ? store_run(arg) : PL_PENDING; }
+
+/* The writer of its late array is in flight in its own lane. */
+static void rule_late_after_flight(void)
+{
+    copies c = {two_copies(-1, -1, PL_LANE_CPU), {array_of(1), array_of(2)}, {0, 0}};
+    atomic_store(&gates[0], 0);
+    CHECK(pl_push_polled(poll_late, NULL, pl_array_data(c.in[1]), NULL, NULL, 0, &c.in[1], 1, 0, PL_LANE_CPU, 0, 0, 0,
+                         "flies", 3) == PL_OK);
+    CHECK(pl_program_run(c.program, c.in, c.out, NULL, 5) == PL_OK);
+    CHECK(soon(c.out[0]) && *(uint64_t *)pl_array_data(c.out[0]) == 2 && pl_wait_read(c.out[1], 0) == PL_AGAIN);
+    atomic_store(&gates[0], 1);
+    CHECK(soon(c.out[1]) && *(uint64_t *)pl_array_data(c.out[1]) == 102);
+    copies_free(&c);
+    nothing_is_left();
+}
+
+/* It gets an array that a running program has ended with, and will not report again. */
+static void rule_late_after_early(void)
+{
+    uintptr_t p = two_copies(-1, 1, PL_LANE_CPU), in[] = {array_of(1), array_of(2)}, out[2] = {0, 0};
+    atomic_store(&gates[1], 0);
+    atomic_store(&reached, 0);
+    CHECK(pl_program_run(p, in, out, NULL, 5) == PL_OK);
+    while (!atomic_load(&reached))
+        sched_yield();
+    copies c = {two_copies(-1, -1, PL_LANE_IO), {in[1], out[0]}, {0, 0}};
+    CHECK(pl_program_run(c.program, c.in, c.out, NULL, 6) == PL_OK);
+    CHECK(written(c.out[1]) && *(uint64_t *)pl_array_data(c.out[1]) == 4 && pl_array_version(out[1]) == 0);
+    atomic_store(&gates[1], 1);
+    pl_array_free(in[0]);
+    pl_array_free(out[1]);
+    copies_free(&c);
+    pl_program_free(p);
+    nothing_is_left();
+}
+
+/* The writer runs on the lane of the program, which is popped first. */
+static void rule_same_lane(void)
+{
+    uintptr_t busy = array_of(0);             /* keeps the lane busy until all is pushed */
+    atomic_store(&gates[0], 0);
+    CHECK(pl_push(write_late, pl_array_data(busy), NULL, NULL, 0, &busy, 1, PL_LANE_CPU, 0, 9, "busy", 1) == PL_OK);
+    copies c = late_copies(-1, false, PL_LANE_CPU, -1);
+    atomic_store(&gates[0], 1);
+    CHECK(soon(c.out[1]) && *(uint64_t *)pl_array_data(c.out[1]) == 102);
+    pl_array_free(busy);
+    copies_free(&c);
+    nothing_is_left();
+}
+
+/* As if the instruction that reads it had failed, no matter when it fails and who runs the program. */
+static void rule_poisoned_late(bool naive)
+{
+    pl_engine_set_naive(naive);
+    copies c = late_copies(-1, true, PL_LANE_IO, 0);
+    CHECK(soon(c.out[0]) && *(uint64_t *)pl_array_data(c.out[0]) == 2);
+    atomic_store(&gates[0], 1);
+    CHECK(wait_read(c.out[1]) == PL_FAILED && strcmp(pl_error_message(), "the writer fails") == 0);
+    CHECK(pl_error_location() == 3 && strcmp(pl_error_name(), "writer") == 0);
+    CHECK(pl_program_run(c.program, c.in, c.out, NULL, 6) == PL_OK);         /* now it is known at the start */
+    CHECK(wait_read(c.out[0]) == PL_OK && pl_array_version(c.out[0]) == 2 && wait_read(c.out[1]) == PL_FAILED);
+    copies_free(&c);
+    pl_engine_set_naive(0);
+    nothing_is_left();
+}
+
+/* It fails before it reaches the late array: what it writes is poisoned, and its claims end in their turn. */
+static void rule_failure_before_late(void)
+{
+    copies c = late_copies(FAILS, false, PL_LANE_IO, 0);
+    uintptr_t copy[2] = {0, 0}, in[2] = {c.in[1], c.out[1]}, after = two_copies(-1, -1, PL_LANE_CPU);
+    CHECK(pl_program_run(after, in, copy, NULL, 7) == PL_OK);
+    CHECK(pl_wait_write(c.in[1], 0) == PL_AGAIN);
+    atomic_store(&gates[0], 1);
+    CHECK(wait_read(c.out[0]) == PL_FAILED && strcmp(pl_error_message(), "the middle fails") == 0);
+    CHECK(wait_read(c.out[1]) == PL_FAILED && pl_error_location() == 5);
+    CHECK(wait_read(copy[0]) == PL_OK && *(uint64_t *)pl_array_data(copy[0]) == 101 && wait_read(copy[1]) == PL_FAILED);
+    for (int i = 0; i < 2; i++)
+        pl_array_free(copy[i]);
+    pl_program_free(after);
+    copies_free(&c);
+    nothing_is_left();
+}
+
+static int asks_run(const void *params, void *const *bufs, const double *scalars)
+{
+    (void)scalars;
+    atomic_store(&reached, 1);
+    uintptr_t late = *(const uintptr_t *)params;
+    if (wait_read(late) != PL_OK)
+        return PL_FAILED;
+    *(uint64_t *)bufs[1] = *(uint64_t *)bufs[0] + *(uint64_t *)pl_array_data(late);
+    return PL_OK;
+}
+
+/* A kernel waits for an array that its program claims later. */
+static void rule_waits_inside(void)
+{
+    uintptr_t in[] = {array_of(1), array_of(2)}, out[2] = {0, 0};
+    uintptr_t plans[] = {pl_plan_new(asks_run, &in[1], sizeof in[1], 1, 1, word, NULL, 0, 0, 0, 0, "asks"),
+                         copy_plan(-1)};
+    const pl_slot slots[] = {{PL_SLOT_INPUT, 0, 0}, {PL_SLOT_OUTPUT, 0, 0}, {PL_SLOT_INPUT, 1, 0},
+                             {PL_SLOT_OUTPUT, 1, 0}};
+    const uint8_t modes[] = {PL_READ, PL_READ};
+    uintptr_t p = pl_program_new(2, modes, 2, words, 2, plans, slots, NULL, 0, 0, PL_LANE_CPU, 0, "asks");
+    copies c = {p, {in[0], in[1]}, {0, 0}};
+    CHECK(p);
+    atomic_store(&gates[0], 0);
+    atomic_store(&reached, 0);
+    CHECK(pl_push(write_late, pl_array_data(in[1]), NULL, NULL, 0, &in[1], 1, PL_LANE_IO, 0, 0, "writer", 3) == PL_OK);
+    CHECK(pl_program_run(p, in, out, NULL, 5) == PL_OK);
+    CHECK(pl_push(write_late, pl_array_data(in[1]), NULL, NULL, 0, &in[1], 1, PL_LANE_IO, 0, 0, "next", 3) == PL_OK);
+    while (!atomic_load(&reached))
+        sched_yield();
+    atomic_store(&gates[0], 1);
+    CHECK(soon(out[1]) && *(uint64_t *)pl_array_data(out[1]) == 101 && *(uint64_t *)pl_array_data(out[0]) == 101);
+    for (int i = 0; i < 2; i++) {
+        c.out[i] = out[i];
+        pl_plan_free(plans[i]);
+    }
+    copies_free(&c);
+    nothing_is_left();
 }
 
 void early_rules(void)
 {
+    rule_begins_before_its_inputs();
+    rule_late_after_flight();
+    rule_late_after_early();
+    rule_same_lane();
+    rule_poisoned_late(false);
+    rule_poisoned_late(true);
+    rule_failure_before_late();
+    rule_waits_inside();
     rule_before_the_end(false);
     rule_before_the_end(true);
     rule_failure(false);
@@ -143,7 +335,8 @@ void early_rules(void)
 /* ---- random programs over few arrays, against the same steps one after the other ---------------------------- */
 
 typedef struct { uint64_t salt; bool fails; int spin; } mix_params;
-typedef struct { mix_params p; int a, b, out; } instruction;     /* numbers of the program's arrays; inputs first */
+/* a, b, out: numbers of the program's arrays, inputs first.  claim: before this step what it uses is claimed. */
+typedef struct { mix_params p; int a, b, out, claim; } instruction;
 typedef struct { uint64_t value; int error; } cell;              /* error: of which op, or -1 */
 
 static uint64_t mix(const mix_params *p, uint64_t a, uint64_t b) { return mixed(mixed(p->salt, a), b); }
@@ -164,14 +357,30 @@ static int mix_run(const void *params, void *const *bufs, const double *scalars)
     return PL_OK;
 }
 
+/* The first step that uses an array of the program; n: the array is only written. */
+static int first_use(int array, const int *use, int n_in, const instruction *steps, int n)
+{
+    int k = 0;
+    bool read = false;
+    for (int i = 0; i < n_in; i++)
+        read |= use[i] == use[array];
+    while (k < n && steps[k].a != array && steps[k].b != array && steps[k].out != array)
+        k++;
+    return !read ? n : k == n ? 0 : steps[k].claim;      /* what no step uses is claimed at the start */
+}
+
 /* What has to come out.  use: the array behind each of the program's. */
 static void oracle(int number, cell *cells, const int *use, int n_in, int n_arrays, const instruction *steps, int n)
 {
     int failed = n, error = -1;
-    for (int i = 0; i < n_in && error < 0; i++)
-        error = cells[use[i]].error;
-    bool inherits = error >= 0;
-    for (int k = 0; k < n && !inherits; k++) {
+    for (int i = 0; i < n_arrays; i++) {      /* a poisoned array stops it before its first use */
+        int first = cells[use[i]].error < 0 ? n : first_use(i, use, n_in, steps, n);
+        if (first < failed) {
+            failed = first;
+            error = cells[use[i]].error;
+        }
+    }
+    for (int k = 0; k < failed; k++) {
         if (steps[k].p.fails) {
             failed = k;
             error = number;
@@ -184,8 +393,37 @@ static void oracle(int number, cell *cells, const int *use, int n_in, int n_arra
         for (int k = 0; k < n; k++)
             if (use[steps[k].a] == use[i] || use[steps[k].b] == use[i] || use[steps[k].out] == use[i])
                 last = k;
-        cells[use[i]].error = error < 0 || (!inherits && last < failed) ? -1 : error;
+        cells[use[i]].error = error < 0 || last < failed ? -1 : error;
     }
+}
+
+/* Two steps that may run at the same time. */
+static bool independent(const instruction *x, const instruction *y, const int *use)
+{
+    return use[x->out] != use[y->a] && use[x->out] != use[y->b] && use[x->out] != use[y->out] &&
+           use[y->out] != use[x->a] && use[y->out] != use[x->b];
+}
+
+/* Steps [from, middle) and [middle, to) become branches that run at the same time, if they may. */
+static void split_random(uintptr_t program, const int *use, instruction *steps, int n)
+{
+    int from = below(n), middle = from + 1 + below(n - from), to = middle + 1 + below(n);
+    to = to < n ? to : n;
+    bool concurrent = middle < to;
+    for (int x = from; x < middle; x++)
+        for (int y = middle; y < to; y++)
+            concurrent = concurrent && independent(&steps[x], &steps[y], use);
+    int32_t ends[4], sections[4];
+    int n_ends = 0;
+    const int at[] = {from, middle, to, n}, of[] = {0, 1, concurrent ? 1 : 2, 3};
+    for (int i = 0; i < 4; i++)
+        if (at[i] > (n_ends ? ends[n_ends - 1] : 0)) {
+            ends[n_ends] = at[i];
+            sections[n_ends++] = of[i];
+        }
+    for (int i = from; concurrent && i < to; i++)
+        steps[i].claim = steps[i].claim < from ? steps[i].claim : from;
+    CHECK(pl_program_split(program, 2, n_ends, ends, sections) == PL_OK);
 }
 
 static void random_op(int number, uintptr_t *arrays, cell *cells, uint64_t *version)
@@ -202,7 +440,7 @@ static void random_op(int number, uintptr_t *arrays, cell *cells, uint64_t *vers
         written[use[i]] = true;
         version[use[i]]++;
     }
-    int n_ready = 0, fails_at = below(5) ? -1 : below(n);
+    int n_ready = 0, fails_at = below(5) ? -1 : below(n), python_at = below(5) ? n : below(n);
     uintptr_t plans[MAX_INSTR];
     pl_slot slots[3 * MAX_INSTR];
     for (int k = 0; k < n; k++) {
@@ -216,7 +454,9 @@ static void random_op(int number, uintptr_t *arrays, cell *cells, uint64_t *vers
         s->b = below(readable);
         s->p = (mix_params){
             .salt = (uint64_t)number << 8 | (uint64_t)k, .fails = k == fails_at, .spin = below(4) ? 0 : below(3000)};
-        plans[k] = pl_plan_new(mix_run, &s->p, sizeof s->p, 2, 1, word, NULL, 0, 0, PL_LANE_CPU, 0, "mix");
+        s->claim = k < python_at ? k : python_at;        /* before a kernel in Python all is claimed */
+        plans[k] = pl_plan_new(mix_run, &s->p, sizeof s->p, 2, 1, word, NULL, 0, k == python_at ? PL_PLAN_PYTHON : 0,
+                               PL_LANE_CPU, 0, "mix");
         const int of[] = {s->a, s->b, s->out};
         for (int i = 0; i < 3; i++)
             slots[3 * k + i] = of[i] < n_in ? (pl_slot){PL_SLOT_INPUT, of[i], 0}
@@ -228,10 +468,8 @@ static void random_op(int number, uintptr_t *arrays, cell *cells, uint64_t *vers
     uintptr_t p = pl_program_new(n_in, modes, n_out, out_bytes, n, plans, slots, NULL, 0, below(4) ? 0 : PL_PLAN_INLINE,
                                  below(3), below(2), "mixes");
     CHECK(p);
-    if (below(3) == 0) {                      /* its steps in two branches, one after the other */
-        int32_t ends[] = {(int32_t)(n - n / 2), (int32_t)n}, sections[] = {0, 1};
-        CHECK(pl_program_split(p, 2, 2, ends, sections) == PL_OK);
-    }
+    if (below(2) == 0)
+        split_random(p, use, steps, n);
     for (int i = 0; i < n_in; i++)
         in[i] = arrays[use[i]];
     for (int i = 0; i < n_out; i++)
@@ -281,6 +519,5 @@ void random_early(uint64_t seed)
         CHECK(pl_array_version(arrays[i]) == version[i]);
         pl_array_free(arrays[i]);
     }
-    report_all();
-    CHECK(pl_engine_pending() == 0 && atomic_load(&pl_engine.n_blocked) == 0 && !pl_engine.early);
+    nothing_is_left();
 }

@@ -1,4 +1,5 @@
-"""Gradients are summed over devices while backward still runs."""
+"""Gradients are summed over devices while backward still runs; forward begins while weights of its
+last layers are still written."""
 
 import threading
 
@@ -179,3 +180,146 @@ def test_ready_sums_run_in_order_of_priority():
     assert order == [1, 2, 0]
     with pytest.raises(mx.MXNetError, match="a priority for each of 3 keys"):
         kv.push([0, 1, 2], arrays, priority=[1])
+
+
+def test_of_updates_that_can_be_made_the_one_with_the_highest_priority_comes_first():
+    kv, shape = mx.kv.create("device"), (1 << 20, 1)  # each is a bucket of its own
+    kv.init([0, 1], [nd.zeros(shape)] * 2)
+    kv.set_optimizer(mx.optimizer.SGD(learning_rate=1.0))
+    order, weights = [], [[nd.zeros(shape, c) for c in BOTH] for _ in range(2)]
+    grads = [[nd.ones(shape, c) for c in BOTH] for _ in range(2)]
+    engine.waitall()
+    engine.push(lambda: gate.wait(SECONDS))  # on the lane of the updates
+    kv.pushpull([1, 0], grads, out=weights, priority=[-1, 0])
+    sums = engine.Var()
+    engine.push(lambda: None, grads[0] + grads[1], [sums], lane="comm", priority=-9)
+    for k, outs in zip([1, 0], weights):
+        engine.push(lambda k=k: order.append(k), reads=outs[:1], priority=9)
+    engine.wait(sums._handle)
+    gate.set()
+    engine.waitall()
+    assert order == [0, 1]
+    assert all((w.asnumpy() == -2.0).all() for outs in weights for w in outs)
+
+
+# ---- arrays that are written while a program runs ------------------------------------------------
+
+
+class Stack(gluon.HybridBlock):
+    """The first layer's value is an output too, so that a test can see how far a program is."""
+
+    def __init__(self, second):
+        super().__init__()
+        with self.name_scope():
+            self.low = nn.Dense(4, in_units=3, use_bias=False)
+            self.high = nn.Dense(2, in_units=4, use_bias=False)
+        self.second = second
+
+    def hybrid_forward(self, F, x):
+        h = self.low(x)
+        z = F.tanh(h)
+        return h, self.high(z if self.second == mx.cpu(0) else z.as_in_context(self.second))
+
+
+def stack(second=BOTH[0]):
+    net = Stack(second)
+    net.low.initialize(mx.init.Xavier(), ctx=mx.cpu(0))
+    net.high.initialize(mx.init.Xavier(), ctx=second)
+    net.hybridize()
+    return net
+
+
+def inference(net, x):
+    return net(x)
+
+
+def training(net, x):
+    with autograd.record():
+        return net(x)
+
+
+def executor(net, x):
+    given = {p.name: p.data() for p in net.collect_params().values()}
+    return (
+        mx.sym.Group(list(net(mx.sym.var("data")))).bind(x.context, {"data": x, **given}).forward()
+    )
+
+
+def is_ready(array):
+    return engine.lib.pl_wait_read(array._handle, 0) == engine.lib.PL_OK
+
+
+def write_at_the_gate(array, fails=False):
+    """An operation that writes an array on the lane for communication, when the gate is open."""
+
+    def write():
+        assert gate.wait(SECONDS)
+        if fails:
+            raise ValueError("the network is gone")
+        array._memory()[...] += 1.0
+
+    engine.push(write, [array], [array], lane="comm")
+
+
+@pytest.mark.parametrize(
+    "forward, second",
+    [(inference, BOTH[0]), (inference, BOTH[1]), (training, BOTH[0]), (training, BOTH[1])]
+    + [(executor, BOTH[0])],
+)
+def test_forward_begins_while_the_last_weights_are_written(forward, second):
+    net, x = stack(second), np.random.RandomState(0).randn(5, 3)
+    for _ in range(4):  # tiers compile, stable weights are packed
+        gate.clear()
+        forward(net, nd.array(x))[1].wait_to_read()
+        write_at_the_gate(net.high.weight.data())
+        h, y = forward(net, nd.array(x))
+        assert within(SECONDS / 2, h.wait_to_read) and not gate.is_set() and not is_ready(y)
+        other = nd.ones((3,)) * 2  # the lane is free
+        assert within(SECONDS / 2, other.wait_to_read) and not is_ready(y)
+        gate.set()
+        expected = x @ net.low.weight.data().asnumpy().astype(np.float64).T
+        np.testing.assert_allclose(h.asnumpy(), expected, rtol=1e-5, atol=1e-6)
+        expected = np.tanh(expected) @ net.high.weight.data().asnumpy().astype(np.float64).T
+        np.testing.assert_allclose(y.asnumpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_backward_begins_while_the_gradient_of_the_first_layer_is_read():
+    net, x = stack(), np.random.RandomState(0).randn(5, 3)
+    for p in net.collect_params().values():
+        p.grad_req = "add"
+    for step in range(4):
+        gate.clear()
+        h, y = training(net, nd.array(x))
+        y.backward()
+        engine.waitall()
+        low, high = net.low.weight.grad(), net.high.weight.grad()
+        engine.push(lambda: gate.wait(SECONDS), [low], [], lane="comm")  # as a sum that reads it
+        h, y = training(net, nd.array(x))
+        y.backward()
+        assert within(SECONDS / 2, high.wait_to_read) and not gate.is_set()
+        gate.set()
+        w1, w2 = (p.data().asnumpy().astype(np.float64) for p in net.collect_params().values())
+        z, times = x @ w1.T, 2 * (step + 1)
+        by_hand = np.ones((5, 2)).T @ np.tanh(z), ((np.ones((5, 2)) @ w2) / np.cosh(z) ** 2).T @ x
+        for grad, expected in zip((high, low), by_hand):
+            np.testing.assert_allclose(grad.asnumpy(), times * expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("naive", [False, True])
+def test_a_weight_that_could_not_be_written_stops_forward_where_it_is_read(naive):
+    net, x = stack(), np.random.RandomState(0).randn(5, 3)
+    inference(net, nd.array(x))[1].wait_to_read()
+    w = net.high.weight.data()
+    expected = x @ net.low.weight.data().asnumpy().astype(np.float64).T
+    if naive:
+        gate.set()
+    engine.set_naive(naive)
+    try:
+        write_at_the_gate(w, fails=True)
+        h, y = training(net, nd.array(x))
+        np.testing.assert_allclose(h.asnumpy(), expected, rtol=1e-5, atol=1e-6)
+        gate.set()
+        with pytest.raises(ValueError, match="the network is gone"):
+            y.asnumpy()
+    finally:
+        engine.set_naive(False)

@@ -110,25 +110,28 @@ class KVStore(KVStoreBase):
     def push(self, key: Any, value: Any, priority: int | Sequence[int] = 0) -> None:
         """Sums each key's arrays and stores the sum, or updates the stored value by it.
 
-        priority: of the ready sums, those with higher priority run first; a number, or one for each
-            key. A key's operations run in the order they are pushed.
+        priority: of the ready sums and updates, those with higher priority run first; a number, or
+            one for each key. A key's operations run in the order they are pushed.
         """
-        for sums in self._sums(self._pairs(key, value), priority):
-            self._apply(sums)
+        for first, sums in self._sums(self._pairs(key, value), priority):
+            with priority_of(first):
+                self._apply(sums)
 
-    def _sums(self, pairs, priority) -> list[list[tuple]]:
+    def _sums(self, pairs, priority) -> list[tuple[int, list[tuple]]]:
         """Consecutive (key, sum), some megabytes at a time, so that updates of the first weights do
-        not wait for the last gradients. Each sum starts when its arrays are ready, ahead of the
-        other operations of a step in a device's order."""
+        not wait for the last gradients; and the highest priority of each such list. Each sum starts
+        when its arrays are ready, ahead of the other operations of a step in a device's order."""
         for k, _ in pairs:
             self._value(k)
         with pause():
-            sums = []
+            sums, firsts = [], {}
             for (k, arrays), first in zip(pairs, priorities(priority, len(pairs))):
                 first = in_turn(arrays, first)
                 with priority_of(first):
                     sums.append((k, self._sum(k, arrays, first)))
-        return list(buckets(sums, [merged._spec.nbytes for _, merged in sums]))
+                firsts[k] = first
+        parts = buckets(sums, [merged._spec.nbytes for _, merged in sums])
+        return [(max(firsts[k] for k, _ in part), part) for part in parts]
 
     def _apply(self, sums) -> None:
         """Updates the stored values with sums."""
@@ -216,9 +219,10 @@ class KVStore(KVStoreBase):
             # copying a sum back does not wait for other sums
             jobs = [([pair], [first]) for pair, first in zip(pairs, firsts)]
         for some, of_them in jobs:
-            for sums in self._sums(some, of_them):
-                self._apply(sums)
-                self._pull([(k, targets.pop(k)) for k, _ in sums if k in targets])
+            for first, sums in self._sums(some, of_them):
+                with priority_of(first):
+                    self._apply(sums)
+                    self._pull([(k, targets.pop(k)) for k, _ in sums if k in targets])
         self._pull(list(targets.items()))
 
     def broadcast(self, key: Any, value: Any, out: Any, priority: int | Sequence[int] = 0) -> None:
