@@ -12,7 +12,7 @@ enum {
     PL_RANK_FINISHED = 1,                     /* it ended well: it said so */
     PL_RANK_FAILED = 2,                       /* it said so, with a text */
     PL_RANK_ENDED = 3,                        /* its process ended and said nothing */
-    PL_RANK_STOPPED = 4,                      /* its machine acknowledges our bytes, but no beat came within the limit */
+    PL_RANK_STOPPED = 4,                      /* its machine acknowledges our bytes, but no beat came in time */
     PL_RANK_CUT = 5,                          /* nothing was acknowledged: a cut link, or a machine that is off */
     PL_RANK_COUNT = 6
 };
@@ -24,15 +24,17 @@ enum { PL_HEARTBEAT_TOKEN_BYTES = 16, PL_HEARTBEAT_TEXT_BYTES = 4096 };
 int pl_heartbeat_start(int rank, int size, const char *addresses, int port, const char *token, int limit_ms,
                        int grace_ms);
 int pl_heartbeat_port(void);                  /* where rank 0 listens */
-int pl_heartbeat_addresses(char *text, int max_bytes);    /* of this machine, as start takes them; PL_ENOMEM: too many */
-/* This rank fails, or ends well (text: "" or what others may want to know); what was told first counts.  Waits at most
- * timeout_ms until the peers' machines have it.  Does nothing where no heartbeat runs. */
+int pl_heartbeat_addresses(char *text, int max_bytes);    /* of this machine, as start takes them */
+int pl_heartbeat_absent(int timeout_ms);      /* on rank 0: a rank that is not connected by then; -1: all are */
+/* This rank fails ("rank 1 of 4 failed: " and the text), or ends well (text: "" or what others may want to know); what
+ * was told first counts.  Waits at most timeout_ms until the peers' machines have it.  Does nothing where no heartbeat
+ * runs. */
 void pl_heartbeat_fail(const char *text, int timeout_ms);
 void pl_heartbeat_finish(const char *text, int timeout_ms);
 /* PL_OK: every rank is FINISHED, or no heartbeat runs.  PL_FAILED, with a message: the job was given up.  PL_AGAIN: not
  * yet. */
 int pl_heartbeat_wait(int timeout_ms);
-int pl_heartbeat_culprit(void);               /* the rank for which the job was given up; -1: it was not. Never blocks */
+int pl_heartbeat_culprit(void);               /* for which rank the job was given up; -1: it was not.  Never blocks */
 int pl_heartbeat_state(int rank);             /* PL_RANK_*; ALIVE where no heartbeat runs */
 int pl_heartbeat_text(int rank, char *text, int max_bytes);       /* why; returns the rank's state */
 /* Closes the connections, after a goodbye if nothing was told, and joins the thread, within timeout_ms. */

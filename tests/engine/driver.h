@@ -20,4 +20,7 @@ void random_early(uint64_t seed);
 
 /* regions.c */
 void regions(void);
+
+/* beats.c */
+void beats(void);
 #endif
