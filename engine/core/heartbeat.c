@@ -38,7 +38,7 @@ static struct {
     int listener, wake, events;               /* file descriptors, or -1 */
     hello own;
     pthread_t thread;
-    bool running, stop, gone;                 /* gone: the thread needs nothing of this any more */
+    bool running, stop, gone, said;           /* gone: the thread needs nothing of this any more; said: see say_why */
     int n_links, n_untold, n_alive;
     pl_link *links;                           /* on rank 0 by rank, where links[0] is none; elsewhere links[0] alone */
     member *members;                          /* by rank */
@@ -114,7 +114,7 @@ static void leave_observed(int rank, int state)
 {
     char text[512];
     const char *what =
-        state == PL_RANK_ENDED ? "its process ended and said nothing: it was killed, or it crashed\n"
+        state == PL_RANK_ENDED ? "its process ended without a message: it was killed, or it crashed\n"
                                  "  fix: its own output, or its machine's log, says why: a signal, out of memory" :
         state == PL_RANK_STOPPED ? "its process is stopped: its machine acknowledges messages, but it sent nothing"
                                  : "its link is cut, or its machine is off: it acknowledges no messages";
@@ -246,16 +246,42 @@ static void tell(void)
     pthread_mutex_unlock(&lock);
 }
 
+static const char *why(void)
+{
+    const member *m = &hb.members[atomic_load(&culprit)];
+    return m->text ? m->text : "";
+}
+
+/* A line on stderr. Not by stdio, whose locks may be held by a thread that hangs. */
+static void print(const char *head, const char *text)
+{
+    char line[PL_HEARTBEAT_TEXT_BYTES + 256];
+    int n = snprintf(line, sizeof line, "plait: %s%s\n", head, text);
+    ssize_t written = write(2, line, n < (int)sizeof line ? (size_t)n : sizeof line - 1);
+    (void)written;
+}
+
+/* The reason of the job's end, once: by the first rank that is not the reason. Leaves the lock for a moment. */
+static void say_why(void)
+{
+    char text[PL_HEARTBEAT_TEXT_BYTES];
+    hb.said = true;
+    if (hb.rank != (atomic_load(&culprit) == 0))
+        return;
+    snprintf(text, sizeof text, "%s", why());
+    pthread_mutex_unlock(&lock);
+    print("", text);
+    pthread_mutex_lock(&lock);
+}
+
 /* Nothing is freed or flushed: any lock may be held by a thread that hangs. */
 _Noreturn static void end_process(void)
 {
-    char text[PL_HEARTBEAT_TEXT_BYTES + 256];
-    const member *m = &hb.members[atomic_load(&culprit)];
-    int n = snprintf(text, sizeof text,
-                     "plait: rank %d of %d: the process is ended, since the job was given up %g s ago and it still "
-                     "runs\n  cause: %s\n", hb.rank, hb.size, hb.grace_ms / 1000.0, m->text ? m->text : "");
-    ssize_t written = write(2, text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
-    (void)written;
+    char head[256];
+    snprintf(head, sizeof head,
+             "rank %d of %d is ended: the job was given up %g s ago, and this process still runs\n  cause: ",
+             hb.rank, hb.size, hb.grace_ms / 1000.0);
+    print(head, why());
     _exit(1);
 }
 
@@ -292,6 +318,8 @@ static void *thread_main(void *arg)
             tick(elapsed_ms < 2 * hb.beat_ms ? (int)elapsed_ms : 2 * hb.beat_ms);
             last_ms += elapsed_ms;
         }
+        if (hb.given_up_ms && !hb.said)
+            say_why();
         if (hb.grace_ms && hb.given_up_ms && now_ms() - hb.given_up_ms >= hb.grace_ms)
             end_process();
         if (hb.n_untold > 0) {
@@ -500,10 +528,20 @@ int pl_heartbeat_wait(int timeout_ms)
     while (hb.running && hb.given_up_ms == 0 && hb.n_alive > 0 && now_ms() < until_ms)
         wait_until(until_ms);
     int status = hb.given_up_ms ? PL_FAILED : hb.n_alive == 0 ? PL_OK : PL_AGAIN;      /* not running: 0 and 0 */
-    const char *why = status == PL_FAILED ? hb.members[atomic_load(&culprit)].text : NULL;
-    snprintf(text, sizeof text, "%s", why ? why : "");
+    snprintf(text, sizeof text, "%s", status == PL_FAILED ? why() : "");
     pthread_mutex_unlock(&lock);
     return status == PL_FAILED ? pl_fail(PL_FAILED, text) : status;
+}
+
+int pl_heartbeat_alive(int timeout_ms)
+{
+    int64_t until_ms = now_ms() + timeout_ms;
+    pthread_mutex_lock(&lock);
+    while (hb.n_alive > 0 && now_ms() < until_ms)
+        wait_until(until_ms);
+    int n = hb.n_alive;
+    pthread_mutex_unlock(&lock);
+    return n;
 }
 
 int pl_heartbeat_culprit(void) { return atomic_load(&culprit); }

@@ -19,8 +19,8 @@ enum {
 enum { PL_HEARTBEAT_TOKEN_BYTES = 16, PL_HEARTBEAT_TEXT_BYTES = 4096 };
 /* Starts the thread.  token: PL_HEARTBEAT_TOKEN_BYTES random bytes, the same on all ranks.  addresses: of rank 0,
  * numeric, separated by spaces; on rank 0 itself ignored, like port.  A rank other than 0 returns when rank 0 has
- * answered.  grace_ms: so long after the job was given up the thread prints why and ends the process with status 1;
- * 0: it never does.  PL_FAILED, PL_ENOMEM, PL_EINVAL with a message, and nothing started. */
+ * answered.  When the job is given up, the thread prints why, on one rank.  grace_ms: so long after that it ends the
+ * process with status 1; 0: it never does.  PL_FAILED, PL_ENOMEM, PL_EINVAL with a message, and nothing started. */
 int pl_heartbeat_start(int rank, int size, const char *addresses, int port, const char *token, int limit_ms,
                        int grace_ms);
 int pl_heartbeat_port(void);                  /* where rank 0 listens */
@@ -34,6 +34,7 @@ void pl_heartbeat_finish(const char *text, int timeout_ms);
 /* PL_OK: every rank is FINISHED, or no heartbeat runs.  PL_FAILED, with a message: the job was given up.  PL_AGAIN: not
  * yet. */
 int pl_heartbeat_wait(int timeout_ms);
+int pl_heartbeat_alive(int timeout_ms);       /* waits until no rank is ALIVE; returns how many are */
 int pl_heartbeat_culprit(void);               /* for which rank the job was given up; -1: it was not.  Never blocks */
 int pl_heartbeat_state(int rank);             /* PL_RANK_*; ALIVE where no heartbeat runs */
 int pl_heartbeat_text(int rank, char *text, int max_bytes);       /* why; returns the rank's state */

@@ -69,6 +69,7 @@ static void take_part(int rank, char letter, int from, int to, int answers)
     if (r.status == PL_FAILED)
         snprintf(r.text, sizeof r.text, "%s", pl_error_message());
     r.culprit = pl_heartbeat_culprit();
+    CHECK(r.status == PL_FAILED || pl_heartbeat_alive(LONG_MS) == 0);
     for (int i = 0; i < RANKS; i++)
         r.states[i] = pl_heartbeat_state(i);
     pl_heartbeat_watch(NULL);                 /* it was told all that is known; once more: the same */
