@@ -228,12 +228,8 @@ def _end_if_given_up() -> None:
         f"plait: rank {_job.rank} of {_job.size} is ended: the job was given up {GRACE_S:g} s ago, "
         "and its program still runs"
     )
-    print(
-        compose(rule, at=_user_line(frames)),
-        f"  cause: {why[1] if why else ''}",
-        sep="\n",
-        file=sys.stderr,
-    )
+    said = compose(rule, at=_user_line(frames)) + f"\n  cause: {why[1] if why else ''}\n"
+    sys.stderr.write(said)  # in one piece: other ranks write to the same place
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
