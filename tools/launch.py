@@ -250,7 +250,9 @@ class _Run:
             self._kill(signal.SIGKILL)
         self.signal = number
         self._kill(signal.SIGINT)
-        threading.Timer(END_S, self._kill, (signal.SIGKILL,)).start()
+        later = threading.Timer(END_S, self._kill, (signal.SIGKILL,))
+        later.daemon = True
+        later.start()
 
     def _kill(self, number: int) -> None:
         if self.process.returncode is None:
@@ -269,13 +271,14 @@ class _Run:
     def _read(self, stream: IO[bytes]) -> None:
         """Passes on what ranks write to stderr, and keeps what says why the job failed."""
         rest = b""
-        while chunk := os.read(stream.fileno(), 65536):
-            with contextlib.suppress(OSError, ValueError):
-                sys.stderr.buffer.write(chunk)
-                sys.stderr.flush()
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                self._note(line.decode(errors="replace").rstrip())
+        with stream:
+            while chunk := os.read(stream.fileno(), 65536):
+                with contextlib.suppress(OSError, ValueError):
+                    sys.stderr.buffer.write(chunk)
+                    sys.stderr.flush()
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    self._note(line.decode(errors="replace").rstrip())
 
     def _note(self, line: str) -> None:
         if found := FAILED.fullmatch(line):
