@@ -218,7 +218,7 @@ static void tick(int elapsed_ms)
             continue;
         link->silent_ms += elapsed_ms;
         if (link->silent_ms >= hb.limit_ms && hb.members[rank_of(i)].state == PL_RANK_ALIVE)
-            leave_observed(rank_of(i), pl_link_acknowledged(link, hb.limit_ms / 2) ? PL_RANK_STOPPED : PL_RANK_CUT);
+            leave_observed(rank_of(i), pl_link_undelivered(link) < BEATS / 2 ? PL_RANK_STOPPED : PL_RANK_CUT);
         pl_link_beat(link);
     }
     for (int i = 0; i < MAX_CALLERS; i++)
@@ -439,7 +439,7 @@ int pl_heartbeat_start(int rank, int size, const char *addresses, int port, cons
 static bool delivered(void)
 {
     for (int i = 0; i < hb.n_links; i++)
-        if (hb.links[i].fd >= 0 && hb.members[rank_of(i)].state != PL_RANK_CUT && !pl_link_delivered(&hb.links[i]))
+        if (hb.links[i].fd >= 0 && hb.members[rank_of(i)].state != PL_RANK_CUT && pl_link_undelivered(&hb.links[i]) > 0)
             return false;
     return true;
 }

@@ -263,18 +263,12 @@ int pl_link_receive(pl_link *link, pl_message *message)
     }
 }
 
-bool pl_link_delivered(const pl_link *link)
+int pl_link_undelivered(const pl_link *link)
 {
     int waiting = 0;
-    return link->fd < 0 || (link->n_out == 0 && (ioctl(link->fd, SIOCOUTQ, &waiting) != 0 || waiting == 0));
-}
-
-bool pl_link_acknowledged(const pl_link *link, int within_ms)
-{
-    struct tcp_info info = {0};
-    socklen_t n = sizeof info;
-    return getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &n) == 0 &&
-           info.tcpi_last_ack_recv <= (uint32_t)within_ms;
+    if (link->fd < 0 || ioctl(link->fd, SIOCOUTQ, &waiting) != 0)
+        return 0;
+    return (int)link->n_out + waiting;
 }
 
 int pl_link_addresses(char *text, int max_bytes)

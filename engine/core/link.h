@@ -31,7 +31,6 @@ void pl_link_flush(pl_link *link);            /* what the kernel did not take be
 /* The next message, PL_LINK_IDLE: none is there now; ENDED: the peer's process closed the connection; LOST: the kernel
  * gave it up.  Beats are read, and not returned. */
 int pl_link_receive(pl_link *link, pl_message *message);
-bool pl_link_delivered(const pl_link *link);  /* the peer's machine has acknowledged all bytes */
-bool pl_link_acknowledged(const pl_link *link, int within_ms);        /* it has acknowledged some, so recently */
+int pl_link_undelivered(const pl_link *link); /* bytes that the peer's machine has not acknowledged */
 int pl_link_addresses(char *text, int max_bytes);     /* of this machine; PL_OK, PL_ENOMEM */
 #endif
