@@ -19,12 +19,13 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { MAX_CALLERS = 64, CALLER_MS = 5000, BEATS = 10 /* within the limit */, MAX_BEAT_MS = 1000, CONNECT_LIMITS = 3,
-       SENT_POLL_MS = 1 };
+       SENT_POLL_MS = 1, SPARE_FILES = 256 };
 enum { LISTENER = -1, WAKE = -2, CALLERS = -100 /* and below: one for each slot */ };      /* what an event is of */
 static const uint8_t WELCOME = 'W';
 _Static_assert((int)PL_HEARTBEAT_TEXT_BYTES == (int)PL_LINK_TEXT_BYTES, "a link carries every text");
@@ -152,12 +153,7 @@ static void read_link(int i)
     pl_link_close(link);
 }
 
-static void drop_caller(caller *c)
-{
-    close(c->fd);
-    *c = (caller){.fd = -1};
-}
-
+/* As many as there are slots. Called whenever one becomes free, too: an edge of the listener comes once. */
 static void accept_callers(void)
 {
     for (int i = 0; i < MAX_CALLERS; i++) {
@@ -170,6 +166,13 @@ static void accept_callers(void)
         *c = (caller){.fd = fd};
         observe(fd, CALLERS - i);
     }
+}
+
+static void drop_caller(caller *c)
+{
+    close(c->fd);
+    *c = (caller){.fd = -1};
+    accept_callers();
 }
 
 static void read_caller(int slot)
@@ -208,6 +211,7 @@ static void read_caller(int slot)
         if (hb.members[i].state != PL_RANK_ALIVE)
             pl_link_send(&hb.links[rank], i, hb.members[i].state, hb.members[i].text ? hb.members[i].text : "");
     pthread_cond_broadcast(&changed);
+    accept_callers();
 }
 
 static void tick(int elapsed_ms)
@@ -224,6 +228,8 @@ static void tick(int elapsed_ms)
     for (int i = 0; i < MAX_CALLERS; i++)
         if (hb.callers[i].fd >= 0 && (hb.callers[i].age_ms += elapsed_ms) >= CALLER_MS)
             drop_caller(&hb.callers[i]);
+    if (hb.listener >= 0)
+        accept_callers();                     /* there may have been no file descriptor */
 }
 
 /* Tells the watcher of ranks that it does not know of. Without the lock, with call_lock. */
@@ -369,6 +375,16 @@ static int fail_started(int status, const char *what, const char *fix)
     return pl_fail(status, text);
 }
 
+/* One for each rank, beside the program's own. */
+static void allow_files(int n)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < (rlim_t)n + SPARE_FILES) {
+        files.rlim_cur = (rlim_t)n + SPARE_FILES < files.rlim_max ? (rlim_t)n + SPARE_FILES : files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
 static bool start_thread(void)
 {
     sigset_t all, before;
@@ -413,9 +429,11 @@ int pl_heartbeat_start(int rank, int size, const char *addresses, int port, cons
     hb.events = epoll_create1(EPOLL_CLOEXEC);
     if (hb.wake < 0 || hb.events < 0)
         return fail_started(PL_FAILED, "cannot start", NULL);
-    struct epoll_event wakes = {.events = EPOLLIN, .data.fd = WAKE}, calls = {.events = EPOLLIN, .data.fd = LISTENER};
+    struct epoll_event wakes = {.events = EPOLLIN, .data.fd = WAKE};
+    struct epoll_event calls = {.events = EPOLLIN | EPOLLET, .data.fd = LISTENER};
     epoll_ctl(hb.events, EPOLL_CTL_ADD, hb.wake, &wakes);
     if (rank == 0) {
+        allow_files(size);
         hb.listener = pl_link_listen(&hb.port);
         if (hb.listener < 0)
             return fail_started(PL_FAILED, "cannot listen", NULL);

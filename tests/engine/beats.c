@@ -3,6 +3,7 @@
 #include "engine/core/heartbeat.h"
 #include "engine/core/link.h"
 
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -242,6 +243,15 @@ static void strangers(void)
     }
     CHECK(pl_link_connect("nonsense", port, "", 0, LONG_MS) == -1 && pl_link_connect("", port, "", 0, LONG_MS) == -1);
     CHECK(pl_heartbeat_absent(0) == 1 && pl_heartbeat_wait(0) == PL_AGAIN && pl_heartbeat_state(7) == PL_RANK_ALIVE);
+    int idle[200];                            /* more than it listens to at once */
+    for (int i = 0; i < 200; i++) {
+        struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+        to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        idle[i] = socket(AF_INET, SOCK_STREAM, 0);
+        CHECK(idle[i] >= 0 && connect(idle[i], (struct sockaddr *)&to, sizeof to) == 0);
+    }
+    for (int i = 0; i < 200; i++)
+        close(idle[i]);
     memcpy(wrong[0].token, token, 16);
     int fd = pl_link_connect(local, port, wrong, sizeof *wrong, LONG_MS);      /* rank 1, which then says nonsense */
     CHECK(fd >= 0 && pl_heartbeat_absent(LONG_MS) == -1);
@@ -250,6 +260,9 @@ static void strangers(void)
     close(fd);
     while (pl_heartbeat_wait(LONG_MS) == PL_AGAIN) {}
     CHECK(pl_heartbeat_culprit() == 1 && pl_heartbeat_state(1) == PL_RANK_ENDED);
+    pl_heartbeat_fail("later", LONG_MS);      /* the first failure is the reason */
+    CHECK(pl_heartbeat_culprit() == 1 && pl_heartbeat_state(0) == PL_RANK_FAILED && pl_heartbeat_alive(0) == 0);
+    CHECK(pl_heartbeat_wait(0) == PL_FAILED && strstr(pl_error_message(), "rank 1 of 2: its process ended"));
     pl_heartbeat_stop(LONG_MS);
     CHECK(pl_heartbeat_start(1, 2, local, port, token, LONG_MS, 0) == PL_FAILED);      /* nobody listens */
     CHECK(strstr(pl_error_message(), "cannot reach rank 0") && strstr(pl_error_message(), "fix:"));
