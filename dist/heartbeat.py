@@ -186,6 +186,8 @@ def _finish(error: BaseException | None) -> None:
     if _job.size == 1:
         return
     _job.ending = True
+    if error is None and not hasattr(sys, "ps1"):  # a program that replaced our hook; no session
+        error = getattr(sys, "last_value", None)
     if error is not None:
         fail(error)
     text = _job.thread_error.encode(errors="replace")[:TEXT_BYTES]

@@ -76,10 +76,12 @@ def main(argv: list[str]) -> int:
     _explain(args)
     n_workers, n_servers = _ranks(args)
     on = _hosts(args, n_workers + n_servers)
+    parts = _parts(args, n_workers, n_servers, on)
+    program = _program(command)
     words = mpiexec.command(
         mpiexec.find(args.mpi),
-        _program(command),
-        _parts(args, n_workers, n_servers, on),
+        program,
+        parts,
         on,
         args.bind,
         args.mpi_args.split(),
@@ -160,7 +162,11 @@ def _hosts(args: argparse.Namespace, n_ranks: int) -> list[tuple[str, int]]:
 
 def _program(command: list[str]) -> list[str]:
     """train.py runs on this Python; another program, as of MXNet's launcher, runs as it is."""
-    return [sys.executable, *command] if command[0].endswith(".py") else command
+    if not command[0].endswith(".py"):
+        return command
+    if not os.path.isfile(command[0]):
+        raise InvalidValue(f"{command[0]}: there is no such script in {os.getcwd()}")
+    return [sys.executable, *command]
 
 
 def _assigned(option: str, words: list[str]) -> dict[str, str]:

@@ -103,6 +103,18 @@ if rank == 2:
     assert "plait: rank 2 of 3 failed: " in ends[0][2] and "at the end" in ends[0][2]
 
 
+def test_a_program_that_replaces_our_hook(job):
+    ends = job(
+        """
+sys.excepthook = lambda *args: None
+if rank == 2:
+    raise ValueError("unseen")
+"""
+    ).ends()
+    assert [status for status, _, _ in ends] == [1] * SIZE
+    assert "plait: rank 2 of 3 failed: ValueError: unseen\n  at: " in ends[0][2]
+
+
 def test_ctrl_c_on_one_rank(job):
     running = job(
         """

@@ -186,6 +186,7 @@ def test_a_signal_ends_all_ranks(tmp_path, number):
         (["-n", "1", "--launcher", "yarn", "train.py"], "--launcher yarn: this launcher starts"),
         (["-n", "1", "--launcher", "slurm", "train.py"], "srun -n 4 python train.py"),
         (["-n", "1", "--launcher", "local", "-H", "a", "train.py"], "it takes no -H"),
+        (["-n", "1", "nosuch.py"], "nosuch.py: there is no such script in /"),
         (["-n", "1", "--sync-dst-dir", "/x", "train.py"], "files are not copied"),
     ],
 )
