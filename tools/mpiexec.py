@@ -16,6 +16,9 @@ from ..engine.error import InvalidValue, compose
 LIBRARIES = {"mpich": "MPICH", "openmpi": "Open MPI"}
 PROGRAMS = {"mpich": "HYDRA", "openmpi": "Open MPI"}
 RANK = {"mpich": "PMI_RANK", "openmpi": "OMPI_COMM_WORLD_RANK"}
+# mpiexec kills the other ranks when one ends. It sees this end a second later than their heartbeats
+# do, so that they can say why.
+LINGER = '"$0" "$@" {}; status=$?; [ $status = 0 ] || sleep 1; exit $status'
 # asks mpi4py without starting MPI: which library it loaded, and from where
 ASK = """
 import mpi4py
@@ -145,8 +148,8 @@ def command(
         extra: further options of this mpiexec.
         prefix: each line of output begins with the rank that wrote it.
     """
-    if prefix:
-        program = ["bash", "-c", _prefixed(RANK[mpi.kind]), "bash", *program]
+    marked = _prefixed(RANK[mpi.kind]) if prefix else ""
+    program = ["bash" if prefix else "sh", "-c", LINGER.format(marked), *program]
     names = ",".join(f"{host}:{n}" for host, n in on)
     if mpi.kind == "mpich":
         words = [mpi.program, "-bind-to", bind, *(["-hosts", names] if on else []), *extra]
@@ -166,7 +169,7 @@ def command(
 
 
 def _prefixed(variable: str) -> str:
-    """Becomes the program ("$@"), whose lines pass through sed: MPICH's own prefixes land in the
-    middle of lines."""
+    """Redirections of bash: lines pass through sed. MPICH's own prefixes land in the middle of
+    lines."""
     mark = f'sed -u "s/^/[${variable}] /"'
-    return f'exec "$@" > >({mark}) 2> >({mark} >&2)'
+    return f"> >({mark}) 2> >({mark} >&2)"
