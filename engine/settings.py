@@ -20,6 +20,13 @@ def _positive(text: str) -> int:
     return value
 
 
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not (value == 0 or 0.1 <= value <= 86400):
+        raise ValueError
+    return value
+
+
 def _engine(text: str) -> str:
     if text not in ("threaded", "naive"):
         raise ValueError
@@ -83,6 +90,12 @@ SETTINGS = {
         _switch,
         "1: float32 products on a GPU round their operands to TF32, as MXNet does with "
         "MXNET_CUDA_TENSOR_OP_MATH_ALLOW_CONVERSION=1; 0: they do not",
+    ),
+    "PLAIT_HEARTBEAT": Setting(
+        10.0,
+        _seconds,
+        "seconds without a sign of life after which a rank is given up, and the job with it; 0: "
+        "ranks do not watch each other, for debuggers",
     ),
     "PLAIT_PROFILE": Setting(
         None, str, "a file: profile from the start and write the trace there at exit"

@@ -33,7 +33,9 @@ def test_module_and_exit_status():
     assert run.returncode == 0 and run.stdout.startswith("plait ") and not run.stderr
 
 
-@pytest.mark.parametrize("command", [[], ["info"], ["draw"], ["train"], ["bench"], ["docs"]])
+@pytest.mark.parametrize(
+    "command", [[], ["launch"], ["info"], ["draw"], ["train"], ["bench"], ["docs"]]
+)
 def test_help_everywhere(command, capsys):
     with pytest.raises(SystemExit) as stop:
         cli.main([*command, "--help"])

