@@ -4,7 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 /* cffi reads from here on: */
-enum { PL_OK = 0, PL_FAILED = 1, PL_AGAIN = 2, PL_ENOMEM = 3, PL_EINVAL = 4, PL_EINDEX = 5 };
+/* PL_AGAIN: nothing was done, call again.  PL_PENDING: of a polled function that is not done (flight.h). */
+enum { PL_OK = 0, PL_FAILED = 1, PL_AGAIN = 2, PL_ENOMEM = 3, PL_EINVAL = 4, PL_EINDEX = 5, PL_ETIMEOUT = 6,
+       PL_PENDING = 7 };
 typedef int (*pl_fn)(void *arg);              /* returns PL_OK or pl_fail(...) */
 typedef void (*pl_free_fn)(void *arg);
 const char *pl_error_message(void);           /* of this thread's last failure; borrowed until the next one */

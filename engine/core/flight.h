@@ -1,0 +1,53 @@
+/* Operations in flight: a polled op whose function returns PL_PENDING keeps its claims, and its lane goes on with other
+ * ready ops and calls the function again from time to time. So several transfers are in flight in one lane.
+ *
+ * Between polls a lane that has nothing to start sleeps: 20 us at first, 1 ms at most, an eighth of the time since
+ * something progressed. An op that becomes ready wakes it at once, and so does a thread that begins to wait. */
+#ifndef PLAIT_FLIGHT_H
+#define PLAIT_FLIGHT_H
+#include "engine.h"
+/* cffi reads from here on: */
+/* As pl_push, for a function that may return PL_PENDING: it is then in flight, and called again until it returns
+ * PL_OK or a failure.  lane: PL_LANE_CPU, PL_LANE_IO or PL_LANE_COMM.
+ *
+ * fn is never called while a call of it for the same op runs, even if it waits: pl_wait_* inside it starts and polls
+ * other ops of its lane. All calls of fn, cancel and free_arg for an op are made one after the other, by the lane's
+ * worker; in naive mode, during a fork and at exit by callers that push or wait, possibly another one each time.
+ *
+ * deadline_s: 0: none.  An op that is still pending so many seconds after the first return of fn ends with
+ * PL_ETIMEOUT.  It is looked at between polls: a function that does not return is not cut short.
+ *
+ * cancel: or NULL.  Called once, instead of the next poll, when the deadline or pl_flight_abort ends the op; never
+ * while fn runs.  When it has returned PL_OK nothing may read or write the op's arrays any more: their memory is
+ * released and used again.  Where that cannot be had (a transfer that its library cannot cancel) it returns PL_PENDING:
+ * the engine then never uses the memory again, and ops that would write the arrays are refused.  It must not block.
+ * It may call pl_fail to say more than the engine's text about a deadline (which rank did not answer). Without a cancel
+ * the op must own nothing but what free_arg frees.
+ *
+ * order: 0, or a Var (array handle): ops with the same one *start* (their first call of fn) strictly in the order of
+ * pushing, whatever their priorities and whichever is ready first, each when the one before it has returned from its
+ * first call. It is claimed until then only, so that they are in flight together. Without it the ready ops of a lane
+ * start by priority, then in the order of pushing; which are ready is a matter of time, and may differ between ranks. */
+int pl_push_polled(pl_fn fn, pl_fn cancel, void *arg, pl_free_fn free_arg, const uintptr_t *reads, int n_reads,
+                   const uintptr_t *writes, int n_writes, uintptr_t order, int lane, int device, int priority,
+                   double deadline_s, const char *name, int32_t location);
+/* Inside a polled function that returns PL_PENDING: it got further; the lane polls again soon. */
+void pl_flight_progressed(void);
+/* Ends the polled ops of a lane that were pushed before this call with the calling thread's last failure (pl_fail comes
+ * first): those in flight now, those queued when they would go into flight. One that is done at its first call, or when
+ * this call finds it running and it returns PL_OK, is done. They share one error, which names the first of them.
+ * Returns at once: the worker ends them. */
+int pl_flight_abort(int lane, int device);
+/* cffi stops reading here */
+
+/* What a polled op has besides; in its payload. For one that another file makes: set run, cancel and deadline_s before
+ * pl_op_submit, the rest is the engine's. op->run returns PL_PENDING. */
+typedef struct pl_flight {
+    int (*cancel)(pl_op *op);                 /* or NULL; as above, without the lock */
+    double deadline_s;
+    int32_t order;                            /* the number of the request that ends at the start; -1: none */
+    struct pl_flights *home;                  /* of the lane that it was pushed to */
+    int64_t n_aborts;                         /* of home, when it was pushed */
+    int64_t start_ns, polled_ns, event_ns;    /* since when; time inside the function; of the profiler, or 0 */
+} pl_flight;
+#endif
