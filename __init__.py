@@ -20,6 +20,7 @@ MODULES = {  # attribute of mx -> module of this package
     "ndarray": "ndarray",
     "sym": "symbol",
     "symbol": "symbol",
+    "dist": "dist",
     "data": "data",
     "training": "training",
     "gluon": "gluon",

@@ -20,6 +20,13 @@ def _positive(text: str) -> int:
     return value
 
 
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise ValueError
+    return value
+
+
 def _engine(text: str) -> str:
     if text not in ("threaded", "naive"):
         raise ValueError
@@ -83,6 +90,9 @@ SETTINGS = {
         _switch,
         "1: float32 products on a GPU round their operands to TF32, as MXNet does with "
         "MXNET_CUDA_TENSOR_OP_MATH_ALLOW_CONVERSION=1; 0: they do not",
+    ),
+    "PLAIT_COMM_TIMEOUT": Setting(
+        60.0, _seconds, "so many seconds a collective waits for other ranks before it fails"
     ),
     "PLAIT_PROFILE": Setting(
         None, str, "a file: profile from the start and write the trace there at exit"

@@ -26,7 +26,7 @@ def choose_store(kvstore, num_device: int, arg_params: dict) -> tuple[KVStoreBas
     if isinstance(kvstore, KVStoreBase):
         store = kvstore
     else:
-        if num_device == 1:
+        if num_device == 1 and "dist" not in kvstore:
             return None, False
         store = create(kvstore)
         if "nccl" in kvstore:  # every device already has the sums

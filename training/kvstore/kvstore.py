@@ -126,7 +126,12 @@ class KVStore(KVStoreBase):
                 first = in_turn(arrays, first)
                 with priority_of(first):
                     sums.append((k, self._sum(k, arrays, first)))
+            sums = self._over_processes(sums, list(priorities(priority, len(pairs))))
         return list(buckets(sums, [merged._spec.nbytes for _, merged in sums]))
+
+    def _over_processes(self, sums: list[tuple], firsts: list[int]) -> list[tuple]:
+        """Sums over all processes; firsts: their priorities."""
+        return sums
 
     def _apply(self, sums) -> None:
         """Updates the stored values with sums."""
@@ -202,7 +207,7 @@ class KVStore(KVStoreBase):
         firsts = priorities(priority, len(pairs))
         jobs = [(pairs, firsts)]
         apart = pairs if out is None else [*pairs, *targets.items()]
-        if self._updater is None and not _share_memory(apart):
+        if self._updater is None and self.num_workers == 1 and not _share_memory(apart):
             # copying a sum back does not wait for other sums
             jobs = [([pair], [first]) for pair, first in zip(pairs, firsts)]
         for some, of_them in jobs:
