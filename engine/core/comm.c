@@ -30,6 +30,7 @@ static struct {
 /* Guards MPI, which need not be thread-safe, and what follows: in naive mode several threads poll. */
 static pthread_mutex_t comm_lock = PTHREAD_MUTEX_INITIALIZER;
 static int64_t credit_bytes = (int64_t)4 << 20, sent_bytes;     /* sent: on their way now */
+static int64_t moved_ns;                      /* when a message arrived last */
 static pl_comm_stats stats;
 static atomic_bool gave_up;
 static char reason[MESSAGE_BYTES];            /* why; written once, before gave_up is set */
@@ -231,16 +232,25 @@ static int test(const call *c, message *m, int64_t bytes, bool *moved)
     return PL_OK;
 }
 
+/* May so many bytes more be on their way? The limit lets what has priority overtake the rest. It must not stop all: the
+ * receiver of what is on its way may need what another rank holds back. So it doubles with each idle millisecond. */
+static bool has_credit(int64_t bytes, int64_t now_ns)
+{
+    int64_t idle_ms = (now_ns - moved_ns) / 1000000;
+    return !sent_bytes || sent_bytes + bytes <= credit_bytes << (idle_ms < 20 ? idle_ms : 20);
+}
+
 /* Posts what may be posted of a round and looks what arrived. Sets *n_left. */
 static int exchange(call *c, slot *s, const pl_round *round, int *n_left, bool *moved)
 {
+    int64_t now_ns = pl_profiler_now();
     *n_left = round->n_messages;
     for (int i = 0; i < round->n_messages; i++) {
         const pl_step *step = &c->schedule->spec.steps[round->first_step + i];
         message *m = &s->messages[i];
         bool sends = step->kind == PL_STEP_SEND;
         int status = PL_OK;
-        if (m->state == NOT_POSTED && !(sends && sent_bytes && sent_bytes + step->bytes > credit_bytes)) {
+        if (m->state == NOT_POSTED && (!sends || has_credit(step->bytes, now_ns))) {
             status = post(c, m, sends, address(c, s, step->at), step->bytes, step->peer, s->slice);
             if (status == PL_OK && sends) {
                 sent_bytes += step->bytes;
@@ -257,6 +267,8 @@ static int exchange(call *c, slot *s, const pl_round *round, int *n_left, bool *
             return status;
         *n_left -= m->state == ARRIVED;
     }
+    if (*moved)
+        moved_ns = now_ns;
     return PL_OK;
 }
 
