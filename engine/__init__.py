@@ -21,6 +21,7 @@ from typing import Any, Self
 
 from . import _array, callback, location, settings
 from ._core import ffi, lib
+from .callback import PENDING
 from .device import (
     Context,
     cpu,
@@ -32,6 +33,7 @@ from .device import (
     num_gpus,
 )
 from .error import (
+    DeadlineExceeded,
     DeferredError,
     IndexOutOfRange,
     InvalidType,
@@ -42,9 +44,12 @@ from .error import (
 )
 
 __all__ = [
+    "PENDING",
     "Context",
+    "DeadlineExceeded",
     "MXNetError",
     "Var",
+    "abort",
     "bulk",
     "cpu",
     "cpu_pinned",
@@ -106,6 +111,7 @@ _RAISED = {
     lib.PL_ENOMEM: OutOfMemory,
     lib.PL_EINVAL: InvalidValue,
     lib.PL_EINDEX: IndexOutOfRange,
+    lib.PL_ETIMEOUT: DeadlineExceeded,
 }
 
 
@@ -146,8 +152,15 @@ def push(
     priority: int = 0,
     name: str | None = None,
     device: int = 0,
+    *,
+    deadline: float = 0.0,
+    cancel: Callable[[], Any] | None = None,
+    order: Var | None = None,
 ) -> None:
     """Queues fn() after all earlier writers of `reads` and all earlier users of `writes`.
+
+    A function that returns `engine.PENDING` is not done: the operation stays in flight, and is
+    called again from time to time, while its lane runs others. It must then not block.
 
     Args:
         fn: called without arguments on a lane's thread. An exception poisons `writes`, and every
@@ -159,41 +172,85 @@ def push(
         device: the number of the lane's device.
         priority: higher first among the ready operations of a lane.
         name: for errors and the profiler; default: the function's name.
+        deadline: seconds, 0 for none: one that is pending so long after its first call ends with
+            DeadlineExceeded.
+        cancel: called instead of fn when the deadline or `abort` ends the operation; afterwards
+            nothing may use its arrays on its behalf. If it raises, a deadline's error is that.
+        order: operations with the same Var are called for the first time in the order of pushing,
+            whatever their priorities and whichever is ready first.
     Raises: TypeError, ValueError for arguments that are not so; MXNetError if no thread or memory
     is left.
     """
-    if not callable(fn):
-        raise InvalidType(f"push: fn must be callable, got {type(fn).__name__}")
-    kind = LANES.get(lane)
-    if kind is None:
-        raise InvalidValue(f"push: lane must be one of {', '.join(LANES)}, got {lane!r}")
+    for role, given in (("fn", fn), ("cancel", cancel)):
+        if not callable(given) and (role == "fn" or given is not None):
+            raise InvalidType(f"push: {role} must be callable, got {type(given).__name__}")
+    kind = _lane(lane, "push")
+    if not 0 <= deadline < math.inf:
+        raise InvalidValue(f"push: deadline must be seconds, or 0 for none, got {deadline}")
     if lane.startswith("gpu"):
         gpu(device).check()
+        if deadline or cancel or order:
+            raise InvalidValue(
+                "push: only operations of the lanes cpu, io and comm can have a deadline, cancel or"
+                f" order, got {lane!r}"
+            )
     if name is None:
         name = getattr(fn, "__qualname__", None) or type(fn).__name__
     c_name = _names.get(name)
     if c_name is None:
         c_name = _names[name] = lib.pl_name(name.encode(errors="replace"))
     inputs, outputs = _handles("reads", reads), _handles("writes", writes)
-    number, where = callback.keep(fn), location.capture()
+    (ordered,) = (0,) if order is None else _handles("order", [order])
+    number = callback.keep(callback.Cancellable(fn, cancel) if cancel else fn)
+    arg, where = callback.pointer_to(number), location.capture()
+    claims = (inputs, len(inputs), outputs, len(outputs))
     status = _AGAIN
     while status == _AGAIN:  # Ctrl-C ends it; fn stays kept then, as it may have been pushed
-        status = lib.pl_push(
-            lib.plpy_call,
-            callback.pointer_to(number),
-            callback.RELEASE,
-            inputs,
-            len(inputs),
-            outputs,
-            len(outputs),
-            kind,
-            device,
-            priority,
-            c_name,
-            where,
-        )
+        if lane.startswith("gpu"):
+            status = lib.pl_push(
+                lib.plpy_call,
+                arg,
+                callback.RELEASE,
+                *claims,
+                kind,
+                device,
+                priority,
+                c_name,
+                where,
+            )
+        else:
+            status = lib.pl_push_polled(
+                lib.plpy_call,
+                lib.plpy_cancel if cancel else ffi.NULL,
+                arg,
+                callback.RELEASE,
+                *claims,
+                ordered,
+                kind,
+                device,
+                priority,
+                deadline,
+                c_name,
+                where,
+            )
     if status:
         callback.drop(number)
+        raise_last()
+
+
+def _lane(lane: str, function: str) -> int:
+    kind = LANES.get(lane)
+    if kind is None:
+        raise InvalidValue(f"{function}: lane must be one of {', '.join(LANES)}, got {lane!r}")
+    return kind
+
+
+def abort(error: BaseException, lane: str = "comm", device: int = 0) -> None:
+    """Ends the operations of a lane that are in flight, or queued and would stay in flight, with
+    one error: every wait on what they should have written raises it. Returns at once."""
+    kind = _lane(lane, "abort")
+    callback.fail(error)
+    if lib.pl_flight_abort(kind, device):
         raise_last()
 
 

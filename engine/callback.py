@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from ._array import RELEASE as _RELEASE
@@ -14,6 +15,26 @@ _objects: dict[int, Any] = {}  # _array.bind gets it: RELEASE drops from it
 _numbers = itertools.count(1)
 # a pl_free_fn in C: it must run while an exception is on its way, and at the interpreter's end
 RELEASE = ffi.cast("pl_free_fn", _RELEASE)
+
+
+class _Pending:
+    def __repr__(self) -> str:
+        return "engine.PENDING"
+
+
+PENDING = _Pending()  # what a pushed function returns that is not done: it is called again
+
+
+class Cancellable:
+    """A function for plpy_call, with what plpy_cancel calls."""
+
+    __slots__ = ("cancel", "fn")
+
+    def __init__(self, fn: Callable[[], Any], cancel: Callable[[], Any]):
+        self.fn, self.cancel = fn, cancel
+
+    def __call__(self) -> Any:
+        return self.fn()
 
 
 def keep(value: Any) -> int:
@@ -52,7 +73,16 @@ def fail(error: BaseException, text: str | None = None) -> int:
 @ffi.def_extern(name="plpy_call", error=1)
 def _call(arg) -> int:
     try:
-        _objects[int(ffi.cast("uintptr_t", arg))]()
+        result = _objects[int(ffi.cast("uintptr_t", arg))]()
     except BaseException as error:  # noqa: BLE001  (also SystemExit: a lane cannot raise it)
         return fail(error)
+    return lib.PL_PENDING if result is PENDING else lib.PL_OK
+
+
+@ffi.def_extern(name="plpy_cancel", error=0)
+def _cancel(arg) -> int:
+    try:
+        _objects[int(ffi.cast("uintptr_t", arg))].cancel()
+    except BaseException as error:  # noqa: BLE001  (the operation's error, if its deadline is over)
+        fail(error)
     return lib.PL_OK

@@ -104,6 +104,12 @@ class OutOfMemory(MXNetError, MemoryError):
     """More memory than there is; nothing was allocated, and work may go on."""
 
 
+class DeadlineExceeded(MXNetError, TimeoutError):
+    """An operation in flight was not done at its deadline, and was given up."""
+
+    __str__ = MXNetError.__str__  # an OSError shows its errno
+
+
 class OperatorError(MXNetError, ValueError):
     """A rule of an operator is broken: shapes, attributes, number of inputs."""
 

@@ -105,6 +105,7 @@ ffi.cdef("""
 extern "Python" int plpy_kernel(const void *params, void *const *bufs, const double *scalars);
 extern "Python" int plpy_kernel_gpu(const void *params, void *const *bufs, const double *scalars);
 extern "Python" int plpy_call(void *arg);
+extern "Python" int plpy_cancel(void *arg);
 """)
 ffi.set_source(
     "plait.engine._core",

@@ -12,6 +12,7 @@ True
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import threading
@@ -35,6 +36,7 @@ class _Event(NamedTuple):
     end: int
     thread: str
     args: dict[str, Any]
+    in_flight: bool = False  # it overlaps with others of its thread
 
 
 class _Sample(NamedTuple):
@@ -54,7 +56,11 @@ class _Mark(NamedTuple):
     thread: str
 
 
-CATEGORIES = {lib.PL_EVENT_OP: "operator", lib.PL_EVENT_INSTRUCTION: "instruction"}
+CATEGORIES = {
+    lib.PL_EVENT_OP: "operator",
+    lib.PL_EVENT_INSTRUCTION: "instruction",
+    lib.PL_EVENT_FLIGHT: "operator",
+}
 MEMORY, DEVICE_STORAGE = "Memory: cpu/0", "Device Storage"
 TAKE = 4096  # events read from the core in one call
 FLAGS = (
@@ -151,12 +157,28 @@ def _collect() -> None:
             if e.push_ns:
                 args["queued_us"] = max(0, e.start_ns - e.push_ns) / 1000
             thread = _text(lib.pl_profiler_thread(e.thread))
+            flew = e.kind == lib.PL_EVENT_FLIGHT
+            if flew:
+                args["polled_us"] = e.polled_ns / 1000
             found.append(
-                _Event(_text(e.name), CATEGORIES[e.kind], e.start_ns, e.end_ns, thread, args)
+                _Event(_text(e.name), CATEGORIES[e.kind], e.start_ns, e.end_ns, thread, args, flew)
             )
             if _config["profile_memory"]:
                 _samples.append(_Sample(MEMORY, DEVICE_STORAGE, e.end_ns, e.used_bytes))
     _events.extend(sorted(found, key=lambda e: e.start))
+
+
+def _row(event: _Event, ends: dict[str, int]) -> str:
+    """The row of an event, given those before it: spans of one row must not overlap, so each
+    operation in flight gets the first row that is free. ends: when each row's last one ended."""
+    if not event.in_flight:
+        return event.thread
+    for number in itertools.count(1):
+        row = f"{event.thread} in flight" + (f" {number}" if number > 1 else "")
+        if ends.get(row, 0) <= event.start:
+            break
+    ends[row] = event.end
+    return row
 
 
 def _trace() -> list[dict[str, Any]]:
@@ -180,7 +202,8 @@ def _trace() -> list[dict[str, Any]]:
             )
         return threads[name]
 
-    for e in _events:
+    ends: dict[str, int] = {}
+    for e in sorted(_events, key=lambda e: e.start):
         out.append(
             {
                 "ph": "X",
@@ -189,7 +212,7 @@ def _trace() -> list[dict[str, Any]]:
                 "ts": e.start / 1000,
                 "dur": (e.end - e.start) / 1000,
                 "pid": 0,
-                "tid": tid(e.thread),
+                "tid": tid(_row(e, ends)),
                 "args": e.args,
             }
         )

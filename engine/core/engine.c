@@ -1,8 +1,9 @@
 /* The dependency algorithm: requests on vars are granted in the order of pushing, reads together, writes alone.
  *
  *   new --submit--> waiting --last request granted--> ready --lane--> running --> done
- *          |           (a queue per var)          (in a lane's queue)    ^
- *          +--all granted at once, and cheap or synchronous--------------+   on the caller
+ *          |           (a queue per var)          (in a lane's queue)    ^  | PL_PENDING
+ *          +--all granted at once, and cheap or synchronous--------------+  +--> in flight --poll--> running
+ *                                                       on the caller
  *
  * Invariants (under pl_lock):
  *   writing           => n_readers == 0
@@ -11,6 +12,7 @@
  *   var->n_users      == n_readers + writing + queued requests
  */
 #include "engine.h"
+#include "flight.h"
 #include "profiler.h"
 #include "stream.h"
 #include "thread_pool.h"
@@ -152,6 +154,7 @@ int pl_op_begin(pl_op **made, int max_requests, size_t payload_bytes)
     op->arena = NULL;
     op->on_blocks = op->forbidden = false;
     op->early = NULL;
+    op->flight = NULL;
     op->shared = NULL;
     op->name = op->label = NULL;
     op->finished = NULL;
@@ -278,6 +281,65 @@ static void op_complete(pl_op *op, pl_error *error)
     op_free(op);                              /* STATE: running -> done */
 }
 
+/* With the lock, which it releases: this thread is inside the op. */
+static void op_enter(pl_op *op)
+{
+    op->outer = pl_running;
+    op->depth = op->outer ? op->outer->depth + 1 : 1;
+    pl_engine.n_active += op->depth == 1;
+    pl_leave();
+    pl_running = op;
+}
+
+static void op_exit(pl_op *op)
+{
+    pl_running = op->outer;
+    pl_enter();
+    pl_engine.n_active -= op->depth == 1;
+}
+
+static pl_error *op_failed(const pl_op *op, int status)
+{
+    if (status == PL_PENDING)
+        status = pl_fail(PL_FAILED, "engine: only an operation that is polled may be pending (pl_push_polled)");
+    pl_error *error = pl_error_new(status, op->name, op->location);
+    pl_enter();
+    pl_error_remember(error);
+    pl_leave();
+    return error;
+}
+
+/* Without the lock, which it takes.  error: given, or NULL. */
+static void op_end(pl_op *op, pl_error *error)
+{
+    if (op->dispose)
+        op->dispose(op);
+    op_exit(op);
+    op_complete(op, error);
+    if (error)
+        pl_error_unref(error);
+}
+
+/* Without the lock, which it takes: its function returned for the first time, and is to be polled. */
+static void op_fly(pl_op *op, int64_t start_ns)
+{
+    pl_request *order = op->flight->order;
+    op->flight->event_ns = start_ns;
+    op->flight->polled_ns = start_ns ? pl_profiler_now() - start_ns : 0;
+    op_exit(op);
+    if (!op->lane) {                          /* in naive mode whoever waits polls it */
+        op->lane = &pl_lane_caller;
+        pl_engine.n_queued++;
+        pl_engine.pending_bytes += op->pending_bytes;
+    }
+    pl_flight_put(op);                        /* STATE: running -> in flight */
+    if (order && order->n_claims == 1) {      /* claimed once more it is an array of the op */
+        request_outcome(order, NULL);
+        request_finish(order);                /* STATE: granted -> ended: the next op of this order may start */
+        order->var = NULL;
+    }
+}
+
 void pl_op_execute(pl_op *op)
 {
     pl_error *error = op_inherited(op);
@@ -287,43 +349,61 @@ void pl_op_execute(pl_op *op)
         op->early->next = pl_engine.early;
         pl_engine.early = op;
     }
-    op->outer = pl_running;
-    op->depth = op->outer ? op->outer->depth + 1 : 1;
-    pl_engine.n_active += op->depth == 1;
-    pl_leave();
-    pl_running = op;
+    op_enter(op);
     if (!error) {
         int64_t start_ns = pl_profiler_clock();
         const char *name = op->name;          /* a program that fails changes op->name */
         if (pl_failed)
             pl_fail_forget();
         int status = op->stream || op->on_blocks ? pl_op_run_on_gpu(op) : op->run(op);
+        if (status == PL_PENDING && op->flight) {
+            op_fly(op, start_ns);
+            return;
+        }
         if (start_ns)
             pl_profiler_record(PL_EVENT_OP, name, op->label, op->push_ns, start_ns);
-        if (status != PL_OK) {
-            error = pl_error_new(status, op->name, op->location);
-            pl_enter();
-            pl_error_remember(error);
-            pl_leave();
-        }
+        if (status != PL_OK)
+            error = op_failed(op, status);
     }
-    if (op->dispose)
-        op->dispose(op);
-    pl_running = op->outer;
-    pl_enter();
-    pl_engine.n_active -= op->depth == 1;
-    op_complete(op, error);
-    if (error)
-        pl_error_unref(error);
+    op_end(op, error);
 }
 
-/* In synchronous mode: runs queued ops until this one is finished. Inside another op it may depend on that one; then
- * the thread that runs the outer op runs it afterwards. */
+bool pl_op_poll(pl_op *op)
+{
+    pl_flight *f = op->flight;
+    pl_error *error = pl_flight_aborted(op);
+    int64_t end_ns = pl_flight_end_ns(op);
+    bool over = error != NULL;
+    op_enter(op);
+    if (!over) {
+        int64_t start_ns = pl_profiler_now();
+        if (pl_failed)
+            pl_fail_forget();
+        int status = op->run(op);
+        int64_t now = pl_profiler_now();
+        f->polled_ns += now - start_ns;
+        over = status == PL_PENDING && now >= end_ns;
+        if (status == PL_PENDING && !over) {
+            op_exit(op);
+            pl_flight_put(op);
+            return false;
+        }
+        if (!over && status != PL_OK)
+            error = op_failed(op, status);
+    }
+    if (over)
+        error = pl_flight_give_up(op, error);
+    if (f->event_ns)
+        pl_profiler_flight(op->name, op->label, op->push_ns, f->event_ns, f->polled_ns);
+    op_end(op, error);                        /* STATE: in flight -> done */
+    return true;
+}
+
+/* In synchronous mode: runs queued ops, and polls those in flight, until this one is finished. Inside another op it may
+ * depend on that one; then the thread that runs the outer op runs it afterwards. */
 static void run_on_caller(const bool *finished)
 {
-    pl_op *op;
-    while ((op = pl_lane_pop(&pl_lane_caller)))
-        pl_op_execute(op);
+    while (pl_lane_work(&pl_lane_caller)) {}
     if (finished)
         pl_wait_finished(finished);
 }
@@ -343,13 +423,25 @@ static bool few_queued(const void *arg)
     return atomic_load_explicit(&pl_engine.n_queued, memory_order_relaxed) <= AHEAD_OPS / 2;
 }
 
+/* It would write memory that no op may write. */
+static int op_refuse(const pl_op *op)
+{
+    for (int i = 0; i < op->n_requests; i++)
+        if (op->requests[i].var->read_only && op->requests[i].var->error)
+            return pl_fail(PL_EINVAL, "an operation that was given up may still write this array"
+                                      "\n  fix: use a new array; its memory is not used again");
+    return pl_fail(PL_EINVAL, "this array is read-only, because its memory was read-only where it came from"
+                              "\n  fix: x = x.copy(), or nd.array(values) instead of nd.from_numpy(values)");
+}
+
 int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
 {
     if (op->forbidden)
-        return pl_fail(PL_EINVAL, "this array is read-only, because its memory was read-only where it came from"
-                                  "\n  fix: x = x.copy(), or nd.array(values) instead of nd.from_numpy(values)");
+        return op_refuse(op);
+    if (op->flight && pl_flight_prepare(op, lane, device) != PL_OK)
+        return PL_FAILED;
     bool synchronous = pl_engine.synchronous > 0, finished = false;
-    bool inline_now = may_inline || synchronous || (runs_inline && !pl_lane_is_gpu(lane));
+    bool inline_now = synchronous || (!op->flight && (may_inline || (runs_inline && !pl_lane_is_gpu(lane))));
     if (pl_lane_is_gpu(lane) && pl_stream_find(lane, device, &op->stream) != PL_OK)
         return PL_FAILED;
     for (int i = 0; i < op->n_requests && inline_now; i++)
@@ -358,11 +450,11 @@ int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
         op->lane = synchronous ? &pl_lane_caller : pl_lane_get(lane, device);
         if (!op->lane)
             return PL_FAILED;
-        if (synchronous && !pl_running)
-            op->finished = &finished;
         pl_engine.n_queued++;
         pl_engine.pending_bytes += op->pending_bytes;
     }
+    if (synchronous && !pl_running && (op->flight || !inline_now))
+        op->finished = &finished;
     if (op->early)
         op->early->awaited = !inline_now && !synchronous;
     bool produced = !inline_now && !synchronous && lane == PL_LANE_CPU && !pl_running && !pl_lane_own();
@@ -420,11 +512,18 @@ int64_t pl_engine_pending(void)
 /* ---- functions as ops ------------------------------------------------------------------------------------- */
 
 typedef struct { pl_fn fn; void *arg; pl_free_fn free_arg; } function_call;
+typedef struct { function_call call; pl_fn cancel; pl_flight flight; } polled_call;
 
 static int function_run(pl_op *op)
 {
     function_call *call = op->payload;
     return call->fn(call->arg);
+}
+
+static int function_cancel(pl_op *op)
+{
+    polled_call *polled = op->payload;
+    return polled->cancel(polled->call.arg);
 }
 
 static void function_dispose(pl_op *op)
@@ -440,15 +539,9 @@ int pl_noop(void *arg)
     return PL_OK;
 }
 
-int pl_push(pl_fn fn, void *arg, pl_free_fn free_arg, const uintptr_t *reads, int n_reads,
-            const uintptr_t *writes, int n_writes, int lane, int device, int priority, const char *name,
-            int32_t location)
+static int function_submit(pl_op *op, const uintptr_t *reads, int n_reads, const uintptr_t *writes, int n_writes,
+                           int lane, int device, int priority, const char *name, int32_t location)
 {
-    pl_op *op;
-    int status = pl_op_begin(&op, n_reads + n_writes, sizeof(function_call));
-    if (status != PL_OK)
-        return status;
-    *(function_call *)op->payload = (function_call){fn, arg, free_arg};
     op->run = function_run;
     op->dispose = function_dispose;
     op->priority = priority;
@@ -460,8 +553,39 @@ int pl_push(pl_fn fn, void *arg, pl_free_fn free_arg, const uintptr_t *reads, in
         pl_array *a = (pl_array *)writes[i];  /* a write to a view keeps the rest */
         pl_op_claim(op, a->var, a->data == a->var->data ? PL_WRITE : PL_READWRITE);
     }
-    status = pl_op_submit(op, lane, device, false);
+    int status = pl_op_submit(op, lane, device, false);
     if (status != PL_OK)
         pl_op_abandon(op);
     return status;
+}
+
+int pl_push(pl_fn fn, void *arg, pl_free_fn free_arg, const uintptr_t *reads, int n_reads,
+            const uintptr_t *writes, int n_writes, int lane, int device, int priority, const char *name,
+            int32_t location)
+{
+    pl_op *op;
+    int status = pl_op_begin(&op, n_reads + n_writes, sizeof(function_call));
+    if (status != PL_OK)
+        return status;
+    *(function_call *)op->payload = (function_call){fn, arg, free_arg};
+    return function_submit(op, reads, n_reads, writes, n_writes, lane, device, priority, name, location);
+}
+
+int pl_push_polled(pl_fn fn, pl_fn cancel, void *arg, pl_free_fn free_arg, const uintptr_t *reads, int n_reads,
+                   const uintptr_t *writes, int n_writes, uintptr_t order, int lane, int device, int priority,
+                   double deadline_s, const char *name, int32_t location)
+{
+    pl_op *op;
+    int status = pl_op_begin(&op, n_reads + n_writes + (order != 0), sizeof(polled_call));
+    if (status != PL_OK)
+        return status;
+    polled_call *polled = op->payload;
+    *polled = (polled_call){{fn, arg, free_arg}, cancel,
+                            {.cancel = cancel ? function_cancel : NULL, .deadline_s = deadline_s}};
+    op->flight = &polled->flight;
+    if (order) {
+        polled->flight.order = &op->requests[0];
+        pl_op_claim(op, ((pl_array *)order)->var, PL_WRITE);
+    }
+    return function_submit(op, reads, n_reads, writes, n_writes, lane, device, priority, name, location);
 }

@@ -11,8 +11,8 @@
  * In all headers, pointers are borrowed (caller keeps), given (callee frees) or new (caller frees). Handles (uintptr_t)
  * are pointers that Python holds as plain ints; 0 means failure, with a message in pl_error_message(). Public functions
  * are thread-safe. The part of a header between the marks for cffi is public; the rest is for the engine's own files.
- * Read on in: engine.c (dependencies), wait.c, lane.c, thread_pool.c, process.c, error.c, storage.c, array.c, plan.c,
- * program.c, profiler.c; of GPUs: gpu.h, stream.c, memory.c, launch.c, replay.c.
+ * Read on in: engine.c (dependencies), wait.c, lane.c, flight.c, thread_pool.c, process.c, error.c, storage.c, array.c,
+ * plan.c, program.c, profiler.c; of GPUs: gpu.h, stream.c, memory.c, launch.c, replay.c.
  */
 #ifndef PLAIT_ENGINE_H
 #define PLAIT_ENGINE_H
@@ -75,6 +75,7 @@ struct pl_op {
     bool forbidden;             /* it would write read-only memory: it is not submitted */
     pl_block *arena;            /* or NULL: freed when the uses of its op are recorded */
     pl_early *early;            /* or NULL; in the payload */
+    struct pl_flight *flight;   /* of a polled op, or NULL; in the payload */
     pl_object *shared;          /* or NULL: plan or program that must outlive the op; one reference */
     const char *name, *label;
     bool *finished;             /* or NULL: set at the end, for a caller that sleeps on it */
@@ -93,6 +94,7 @@ extern struct pl_engine_state {
     atomic_int_fast64_t n_queued;
     int64_t n_ready;                          /* those of them that are ready in a lane */
     int64_t n_active, n_asleep;               /* threads inside an op: that run; that sleep in a wait */
+    int64_t n_flying;                         /* ops in flight that no thread polls at this moment */
     atomic_size_t pending_bytes;              /* new outputs of queued ops; also read without the lock */
     int32_t n_idle_waiters, n_producers;      /* threads asleep until nothing is queued; until the queue has capacity */
     int32_t synchronous;                      /* > 0: every op runs on its caller */
@@ -108,7 +110,8 @@ int pl_op_begin(pl_op **made, int max_requests, size_t payload_bytes);
 /* On PL_OK the op is given and the lock released; otherwise both are still the caller's. */
 int pl_op_submit(pl_op *op, int lane, int device, bool may_inline);
 void pl_op_abandon(pl_op *op);                /* instead of submit; releases the lock */
-void pl_op_execute(pl_op *op);                /* with the lock: runs it (unlocked) and completes it */
+void pl_op_execute(pl_op *op);                /* with the lock: runs it (unlocked); then it is done, or in flight */
+bool pl_op_poll(pl_op *op);                   /* with the lock: runs one in flight again (unlocked); true: it is done */
 void pl_early_report(pl_op *op, int n_done);  /* by the thread that runs it, without the lock */
 void pl_early_end(pl_op *op);                 /* with the lock: ends its requests that are done */
 void pl_early_end_all(void);                  /* with the lock: those of all running ops */

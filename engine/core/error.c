@@ -11,6 +11,7 @@ enum { MESSAGE_BYTES = 1024 };     /* kept in static TLS, of which a loaded modu
 struct pl_error {
     pl_object object;
     bool unreported;            /* in the list of errors not yet reported */
+    bool shared;                /* an op has failed with it: see pl_error_share */
     int32_t location, status;
     const char *name;
     char *message;
@@ -166,6 +167,18 @@ void pl_error_remember(pl_error *error)
     else
         first_unreported = error;
     last_unreported = error;
+}
+
+void pl_error_share(pl_error *error, const char *name, int32_t location)
+{
+    if (error->shared)
+        return;
+    if (error != &out_of_memory) {
+        error->shared = true;
+        error->name = name ? name : "";
+        error->location = location;
+    }
+    pl_error_remember(error);
 }
 
 pl_error *pl_error_oldest_unreported(void) { return first_unreported; }

@@ -31,6 +31,8 @@ void pl_error_ref(pl_error *error);
 void pl_error_unref(pl_error *error);
 int pl_error_report(pl_error *error);         /* copies it to this thread and marks it as reported; PL_FAILED */
 void pl_error_remember(pl_error *error);      /* adds it to the errors not yet reported */
+/* For an error made before an op failed with it, and shared by several: names the first of them and remembers it. */
+void pl_error_share(pl_error *error, const char *name, int32_t location);
 pl_error *pl_error_oldest_unreported(void);   /* borrowed, or NULL */
 void pl_error_forget_all(void);               /* in a forked child: they belong to the parent */
 #endif

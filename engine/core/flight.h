@@ -27,7 +27,8 @@
  * order: 0, or a Var (array handle): ops with the same one *start* (their first call of fn) strictly in the order of
  * pushing, whatever their priorities and whichever is ready first, each when the one before it has returned from its
  * first call. It is claimed until then only, so that they are in flight together. Without it the ready ops of a lane
- * start by priority, then in the order of pushing; which are ready is a matter of time, and may differ between ranks. */
+ * start by priority, then in the order of pushing; which are ready is a matter of time, and may differ between
+ * processes. */
 int pl_push_polled(pl_fn fn, pl_fn cancel, void *arg, pl_free_fn free_arg, const uintptr_t *reads, int n_reads,
                    const uintptr_t *writes, int n_writes, uintptr_t order, int lane, int device, int priority,
                    double deadline_s, const char *name, int32_t location);
@@ -40,14 +41,38 @@ void pl_flight_progressed(void);
 int pl_flight_abort(int lane, int device);
 /* cffi stops reading here */
 
-/* What a polled op has besides; in its payload. For one that another file makes: set run, cancel and deadline_s before
- * pl_op_submit, the rest is the engine's. op->run returns PL_PENDING. */
+/* What op->flight of a polled op points to, in its payload. Another file that makes one sets it before pl_op_submit, to
+ * zeros but for cancel and deadline_s; its op->run may return PL_PENDING. */
 typedef struct pl_flight {
     int (*cancel)(pl_op *op);                 /* or NULL; as above, without the lock */
     double deadline_s;
-    int32_t order;                            /* the number of the request that ends at the start; -1: none */
+    pl_request *order;                        /* the request that ends at the start, or NULL */
+    /* from here on the engine's; under pl_lock, or of the thread that polls */
     struct pl_flights *home;                  /* of the lane that it was pushed to */
     int64_t n_aborts;                         /* of home, when it was pushed */
-    int64_t start_ns, polled_ns, event_ns;    /* since when; time inside the function; of the profiler, or 0 */
+    int64_t start_ns, polled_ns, event_ns;    /* of the first return; inside the function; of the profiler, or 0 */
 } pl_flight;
+
+/* Those of a lane. */
+typedef struct pl_flights {
+    pl_op *head, *tail;                       /* in flight, in the order in which they are polled next */
+    int n_listed;                             /* in this list; those being polled are not */
+    int n;                                    /* both */
+    int64_t poll_ns, progress_ns;             /* when they are polled next; when something progressed last */
+    int64_t n_aborts;
+    pl_error *abort_error;                    /* of the last pl_flight_abort, or NULL */
+} pl_flights;
+
+/* With the lock: */
+int pl_flight_prepare(pl_op *op, int lane, int device);   /* when it is submitted */
+void pl_flight_put(pl_op *op);                /* into op->lane's list: when it started, and after each poll */
+void pl_flights_poll(pl_flights *flights);    /* each of them once; releases the lock meanwhile */
+void pl_flights_hurry(pl_flights *flights);   /* they are due, and naps begin short again */
+int64_t pl_flights_nap_ns(const pl_flights *flights);     /* until when a thread that polls them may sleep */
+pl_error *pl_flight_aborted(const pl_op *op); /* the error that ends it now, with a reference; or NULL */
+int64_t pl_flight_end_ns(const pl_op *op);    /* when its deadline is over */
+void pl_flight_last_call(void);               /* the process ends: ops without a deadline get one */
+
+/* Without it: cancels the op and returns its error. given: that of an abort; NULL: the deadline is over. */
+pl_error *pl_flight_give_up(pl_op *op, pl_error *given);
 #endif

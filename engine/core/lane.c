@@ -3,12 +3,16 @@
  * before more is begun. */
 #include "lane.h"
 #include "engine.h"
+#include "flight.h"
 #include "profiler.h"
 #include "thread_pool.h"
 #include "wait.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 
 enum { MAX_DEVICES = 64, STACK_BYTES = 16 << 20 };
 
@@ -22,6 +26,7 @@ struct pl_lane {
     bool alive, sleeping, stop;
     bool deferred;                   /* asleep with ready ops, inside a bulk scope */
     atomic_int n_ready;              /* read without the lock while spinning */
+    pl_flights flights;
 };
 
 static const char *const kind_names[] = {"cpu", "io", "comm", "gpu compute", "gpu h2d", "gpu d2h", "gpu comm"};
@@ -80,7 +85,7 @@ static void lane_add_ready(pl_lane *lane, int n)
     pl_engine.n_ready += n;
 }
 
-pl_op *pl_lane_pop(pl_lane *lane)
+static pl_op *lane_pop(pl_lane *lane)
 {
     pl_op *op = NULL;
     if (lane->n_heap && (!lane->head || before(lane->heap[0], lane->head))) {
@@ -145,6 +150,42 @@ int pl_engine_set_bulk(int size)
     return old;
 }
 
+/* ---- operations in flight --------------------------------------------------------------------------------- */
+
+pl_flights *pl_lane_flights(pl_lane *lane) { return &lane->flights; }
+
+bool pl_lane_work(pl_lane *lane)
+{
+    pl_op *op;
+    if (lane->flights.n_listed && pl_profiler_now() >= lane->flights.poll_ns)
+        pl_flights_poll(&lane->flights);
+    else if ((op = lane_pop(lane)))
+        pl_op_execute(op);
+    else
+        return false;
+    return true;
+}
+
+static pl_lane *lane_at(int i) { return i < 0 ? &pl_lane_caller : lanes[i / MAX_DEVICES][i % MAX_DEVICES]; }
+
+void pl_lane_hurry_all(void)
+{
+    for (int i = -1; pl_engine.n_flying > 0 && i < PL_LANE_COUNT * MAX_DEVICES; i++)
+        if (lane_at(i) && lane_at(i)->flights.n_listed) {
+            pl_flights_hurry(&lane_at(i)->flights);
+            lane_wake(lane_at(i));
+        }
+}
+
+bool pl_lane_endless_only(void)
+{
+    for (int i = -1; i < PL_LANE_COUNT * MAX_DEVICES; i++)
+        for (pl_op *op = lane_at(i) ? lane_at(i)->flights.head : NULL; op; op = op->next)
+            if (op->flight->deadline_s > 0)
+                return false;
+    return pl_engine.n_flying > 0 && pl_engine.n_active == 0 && pl_engine.n_ready == 0;
+}
+
 /* ---- the worker ------------------------------------------------------------------------------------------- */
 
 static bool lane_has_work(const void *arg)
@@ -157,6 +198,17 @@ bool pl_lane_has_pool(void)
     return current && current->kind == PL_LANE_CPU && current->device == 0 && pl_thread_pool_available();
 }
 
+/* Sleeps until a poll is due, or an op is ready. */
+static void lane_nap(pl_lane *lane)
+{
+    struct timespec end = pl_wait_time(lane->flights.poll_ns);
+    if (pl_flush())
+        return;
+    lane->sleeping = true;
+    pthread_cond_timedwait(&lane->wake, &pl_lock, &end);
+    lane->sleeping = false;
+}
+
 static void *lane_main(void *arg)
 {
     pl_lane *lane = arg;
@@ -166,15 +218,19 @@ static void *lane_main(void *arg)
     pl_profiler_name_thread(name);
     if (!pl_lane_has_pool())
         pl_thread_pool_limit(1);
+#ifdef PR_SET_TIMERSLACK
+    prctl(PR_SET_TIMERSLACK, 1000UL);         /* ns; the default lengthens each nap by 50 us */
+#endif
     pl_enter();
     for (;;) {
-        pl_op *op = pl_lane_pop(lane);
-        if (op) {
-            pl_op_execute(op);
+        if (pl_lane_work(lane))
             continue;
-        }
         if (lane->stop)
             break;
+        if (lane->flights.n_listed) {
+            lane_nap(lane);
+            continue;
+        }
         pl_leave();                           /* look for work a little while, without the lock */
         pl_thread_pool_spin(lane_has_work, lane);
         pl_enter();
@@ -200,7 +256,7 @@ static bool lane_start(pl_lane *lane)
     return lane->alive;
 }
 
-pl_lane *pl_lane_get(int kind, int device)
+pl_lane *pl_lane_find(int kind, int device)
 {
     if (kind < 0 || kind >= PL_LANE_COUNT || device < 0) {
         pl_fail(PL_EINVAL, "engine: there is no such lane");
@@ -210,20 +266,28 @@ pl_lane *pl_lane_get(int kind, int device)
     if (!*at && (*at = calloc(1, sizeof **at))) {
         (*at)->kind = kind;
         (*at)->device = device % MAX_DEVICES;
-        pthread_cond_init(&(*at)->wake, NULL);
+        pl_wait_condition_init(&(*at)->wake);
     }
-    if (!*at || (!(*at)->alive && !lane_start(*at))) {
+    if (!*at)
+        pl_fail(PL_ENOMEM, "engine: out of memory for a lane");
+    return *at;
+}
+
+pl_lane *pl_lane_get(int kind, int device)
+{
+    pl_lane *lane = pl_lane_find(kind, device);
+    if (lane && !lane->alive && !lane_start(lane)) {
         pl_fail(PL_ENOMEM, "engine: the lane's worker thread could not be started");
         return NULL;
     }
-    return *at;
+    return lane;
 }
 
 int pl_engine_is_lane(void) { return current != NULL; }
 
 pl_lane *pl_lane_own(void)
 {
-    return current ? current : pl_engine.synchronous > 0 ? &pl_lane_caller : NULL;
+    return current ? current : pl_engine.synchronous > 0 || pl_lane_caller.flights.n ? &pl_lane_caller : NULL;
 }
 
 void pl_lane_block(pl_lane *lane, int change) { lane->n_blocked += change; }
@@ -250,6 +314,15 @@ void pl_lane_stop_all(void)
     }
     if (!current)
         pl_thread_pool_stop();
+}
+
+void pl_lane_resume_all(void)
+{
+    pl_enter();
+    for (int i = 0; i < PL_LANE_COUNT * MAX_DEVICES; i++)
+        if (lane_at(i) && !lane_at(i)->alive && lane_at(i)->flights.n)
+            lane_start(lane_at(i));           /* out of memory: the next push to this lane tries again */
+    pl_leave();
 }
 
 void pl_lane_forget_all(void)

@@ -20,11 +20,17 @@ pl_lane *pl_lane_own(void);                   /* the lane whose ready ops this t
 /* With the lock: */
 extern pl_lane pl_lane_caller;                /* has no thread: callers run its ops */
 pl_lane *pl_lane_get(int kind, int device);   /* NULL, with a message, when its thread cannot start */
-void pl_lane_put(pl_op *op);
-pl_op *pl_lane_pop(pl_lane *lane);
+void pl_lane_put(pl_op *op);                  /* it is ready */
+pl_lane *pl_lane_find(int kind, int device);  /* the same, without a thread yet */
+struct pl_flights *pl_lane_flights(pl_lane *lane);
+bool pl_lane_work(pl_lane *lane);             /* polls its ops in flight if they are due, or runs a ready one */
+void pl_lane_hurry_all(void);                 /* they are due now in all lanes */
+bool pl_lane_endless_only(void);              /* nothing but ops in flight without a deadline could move */
 void pl_lane_block(pl_lane *lane, int change);        /* +1, -1: a thread that could run its ops sleeps in a wait */
 void pl_lane_wake_deferred(void);             /* the lanes that a bulk scope left asleep */
 void pl_lane_forget_all(void);                /* in a forked child */
 
-void pl_lane_stop_all(void);                  /* without the lock; nothing is queued */
+/* Without the lock: */
+void pl_lane_stop_all(void);                  /* nothing is queued; what is in flight is not polled from here on, */
+void pl_lane_resume_all(void);                /* until here */
 #endif

@@ -2,14 +2,16 @@
  * joined. */
 #include "process.h"
 #include "engine.h"
+#include "flight.h"
 #include "gpu.h"
 #include "wait.h"
 
 #include <stdlib.h>
 
-enum { FORK_TIMEOUT_MS = 5000 };
+enum { FORK_TIMEOUT_MS = 5000, ENDLESS_MS = 1000 };
 
 static bool naive, closed;
+static bool left_flying;        /* between fork_begin and fork_end: ops without a deadline stay in flight */
 
 void pl_engine_set_naive(int value)
 {
@@ -36,6 +38,8 @@ int pl_engine_close(int timeout_ms)
 {
     pl_enter();
     pl_engine.synchronous += !closed;
+    if (!closed)
+        pl_flight_last_call();
     closed = true;
     int status = pl_running ? PL_OK : pl_wait_queue(timeout_ms);
     pl_leave();
@@ -59,20 +63,28 @@ static void exit_failed(void) { _Exit(1); }   /* the status is unknown here */
 void pl_engine_fail_at_exit(void) { atexit(exit_failed); }
 #endif
 
-/* Until pl_engine_fork_end every op runs on its caller, so that no worker starts. */
+/* Until pl_engine_fork_end every op runs on its caller, so that no worker starts. Ops in flight that have no deadline
+ * may never end: after a time without progress the process forks, and they go on in the parent. */
 void pl_engine_fork_begin(void)
 {
     pl_enter();
     pl_engine.synchronous++;
+    while (!pl_running && !left_flying && pl_wait_queue(ENDLESS_MS) == PL_AGAIN)
+        left_flying = pl_lane_endless_only();
     pl_leave();
-    pl_engine_stop();
+    if (!pl_running)
+        pl_lane_stop_all();
 }
 
 void pl_engine_fork_end(void)
 {
     pl_enter();
     pl_engine.synchronous--;
+    bool resume = left_flying;
+    left_flying = false;
     pl_leave();
+    if (resume)
+        pl_lane_resume_all();
 }
 
 /* Nothing is queued here if pl_engine_fork_begin was called before. If not, the forking thread may hold a lock that the
@@ -81,7 +93,7 @@ static void fork_prepare(void)
 {
     pl_enter();
     pl_engine.synchronous++;
-    int status = pl_running ? PL_AGAIN : pl_wait_queue(FORK_TIMEOUT_MS);
+    int status = pl_running || left_flying ? PL_AGAIN : pl_wait_queue(FORK_TIMEOUT_MS);
     pl_leave();
     if (status == PL_OK)
         pl_lane_stop_all();
@@ -100,6 +112,7 @@ static void fork_child(void)
     pl_engine.lost = pl_engine.lost || pl_engine.n_pending > 0;
     pl_engine.n_idle_waiters = pl_engine.n_producers = 0;
     pl_engine.n_active = pl_engine.n_asleep = pl_engine.n_ready = pl_engine.n_queued = pl_engine.n_pending = 0;
+    pl_engine.n_flying = 0;
     pl_engine.pending_bytes = 0;
     pl_engine.early = NULL;
     atomic_store(&pl_engine.n_blocked, 0);

@@ -133,6 +133,12 @@ void pl_profiler_record(int kind, const char *name, const char *label, int64_t p
                                .end_ns = pl_profiler_now(), .kind = kind});
 }
 
+void pl_profiler_flight(const char *name, const char *label, int64_t push_ns, int64_t start_ns, int64_t polled_ns)
+{
+    event_add(NULL, (pl_event){.name = name, .label = label, .push_ns = push_ns, .start_ns = start_ns,
+                               .end_ns = pl_profiler_now(), .polled_ns = polled_ns, .kind = PL_EVENT_FLIGHT});
+}
+
 void pl_profiler_add(const char *row, int kind, const char *name, const char *label, int64_t push_ns, int64_t start_ns,
                      int64_t end_ns)
 {

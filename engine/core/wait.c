@@ -1,39 +1,36 @@
 /* Waiting: a thread spins for a moment, runs ready ops of its own lane if it is a worker, then sleeps on `done`. */
 #include "wait.h"
 #include "engine.h"
+#include "flight.h"
 #include "gpu.h"
+#include "profiler.h"
 #include "stream.h"
 #include "thread_pool.h"
 
 #include <errno.h>
-#include <time.h>
 
 enum { MAX_DEPTH = 64 };
 
 static pthread_cond_t done;                   /* signalled by pl_wait_announce alone */
 static uint64_t announced;
 
-void pl_wait_init(void)
+void pl_wait_condition_init(pthread_cond_t *condition)
 {
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&done, &attr);
+    pthread_cond_init(condition, &attr);
     pthread_condattr_destroy(&attr);
 }
 
-static struct timespec deadline_after(int ms)
+void pl_wait_init(void) { pl_wait_condition_init(&done); }
+
+struct timespec pl_wait_time(int64_t ns)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += ms / 1000;
-    t.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (t.tv_nsec >= 1000000000) {
-        t.tv_nsec -= 1000000000;
-        t.tv_sec++;
-    }
-    return t;
+    return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
 }
+
+static int64_t deadline_after(int ms) { return pl_profiler_now() + (int64_t)ms * 1000000; }
 
 /* Sleepers count as active from here on, not only when they get the lock: see the test in block. */
 void pl_wait_announce(void)
@@ -46,22 +43,20 @@ void pl_wait_announce(void)
 
 /* One step of every wait, with the lock: runs an op or sleeps; the caller then checks its condition again.
  * PL_AGAIN when the time is over; PL_FAILED when the wait cannot end. */
-static int block(const struct timespec *end)
+static int block(int64_t end_ns)
 {
     pl_lane *own = pl_lane_own();
-    pl_op *op = NULL;
-    if (pl_flush())
+    bool deep = pl_running && pl_running->depth >= MAX_DEPTH;
+    const pl_flights *polls = own && !deep ? pl_lane_flights(own) : NULL;
+    if (pl_flush() || (own && !deep && pl_lane_work(own)))
         return PL_OK;
-    if (own && (!pl_running || pl_running->depth < MAX_DEPTH) && (op = pl_lane_pop(own))) {
-        pl_op_execute(op);
-        return PL_OK;
-    }
     int inside = pl_running != NULL;
-    if (pl_engine.n_active == inside && pl_engine.n_ready == 0)    /* no thread is left to end this wait */
+    /* no thread is left to end this wait */
+    if (pl_engine.n_active == inside && pl_engine.n_ready == 0 && pl_engine.n_flying == 0)
         return pl_fail(PL_FAILED, pl_engine.lost
                        ? "engine: the process was forked while operations were running; their results are lost"
                        : "wait: an operation waits for an array that is not ready before the operation itself ends");
-    if (inside && pl_running->depth >= MAX_DEPTH && pl_engine.n_active == inside)
+    if (deep && pl_engine.n_active == inside && pl_engine.n_flying == (own ? pl_lane_flights(own)->n_listed : 0))
         return pl_fail(PL_FAILED, "wait: too many nested waits of operations of one lane");
     uint64_t epoch = announced;
     pl_engine.n_active -= inside;
@@ -71,14 +66,16 @@ static int block(const struct timespec *end)
         pl_lane_block(own, 1);
     else
         pl_thread_pool_producer_sleeps();
-    int error = pthread_cond_timedwait(&done, &pl_lock, end);
+    int64_t nap_ns = polls ? pl_flights_nap_ns(polls) : INT64_MAX;
+    struct timespec end = pl_wait_time(nap_ns < end_ns ? nap_ns : end_ns);
+    int error = pthread_cond_timedwait(&done, &pl_lock, &end);
     if (own)
         pl_lane_block(own, -1);
     if (epoch == announced) {
         pl_engine.n_active += inside;
         pl_engine.n_asleep -= inside;
     }
-    return error == ETIMEDOUT ? PL_AGAIN : PL_OK;
+    return error == ETIMEDOUT && end_ns <= nap_ns ? PL_AGAIN : PL_OK;
 }
 
 typedef struct { const pl_var *var; uint64_t version; bool for_write; } var_wait;
@@ -135,15 +132,17 @@ static int wait_var(pl_var *var, bool for_write, int timeout_ms)
         atomic_fetch_add(&pl_engine.n_blocked, 1);
         pl_early_end_all();
         pl_lane_wake_deferred();
+        if (timeout_ms > 0)
+            pl_lane_hurry_all();
         if (timeout_ms > 0 && !pl_lane_own()) {
             pl_leave();
             pl_thread_pool_spin(var_done, &w);
             pl_enter();
         }
-        struct timespec end = deadline_after(timeout_ms);
+        int64_t end_ns = deadline_after(timeout_ms);
         var->n_sleepers++;
         while (!var_done(&w) && status == PL_OK)
-            status = block(&end);
+            status = block(end_ns);
         var->n_sleepers--;
         atomic_fetch_sub(&pl_engine.n_blocked, 1);
         if (var_done(&w))
@@ -161,10 +160,8 @@ static int wait_var(pl_var *var, bool for_write, int timeout_ms)
 void pl_wait_finished(const bool *finished)
 {
     int status = PL_OK;
-    while (!*finished && status != PL_FAILED) {
-        struct timespec end = deadline_after(1000);
-        status = block(&end);
-    }
+    while (!*finished && status != PL_FAILED)
+        status = block(deadline_after(1000));
 }
 
 typedef struct { int64_t max_queued; size_t max_pending_bytes; } capacity;
@@ -186,13 +183,14 @@ int pl_wait_capacity(int64_t max_queued, size_t max_pending_bytes, int timeout_m
         pl_enter();
     }
     pl_engine.n_producers++;
-    struct timespec end = deadline_after(timeout_ms ? timeout_ms : 1000);
+    pl_lane_hurry_all();
+    int64_t end_ns = deadline_after(timeout_ms ? timeout_ms : 1000);
     while ((pl_engine.n_queued > max_queued || pl_engine.pending_bytes > max_pending_bytes) && status != PL_FAILED) {
-        status = block(&end);
+        status = block(end_ns);
         if (status == PL_AGAIN && timeout_ms)
             break;
         if (status == PL_AGAIN)
-            end = deadline_after(1000);
+            end_ns = deadline_after(1000);
     }
     pl_engine.n_producers--;
     return status == PL_AGAIN && timeout_ms ? PL_AGAIN : PL_OK;
@@ -202,13 +200,16 @@ int pl_wait_queue(int patience_ms)
 {
     int status = PL_OK;
     pl_engine.n_idle_waiters++;
-    int64_t left = pl_engine.n_queued;
+    int64_t left = pl_engine.n_queued, end_ns = deadline_after(patience_ms);
+    pl_lane_hurry_all();
     while (pl_engine.n_queued > 0 && status == PL_OK) {
-        struct timespec end = deadline_after(patience_ms);
-        status = block(&end);
-        if (status == PL_AGAIN && pl_engine.n_queued != left)
-            status = PL_OK;
+        status = block(end_ns);
+        if (pl_engine.n_queued == left)
+            continue;
         left = pl_engine.n_queued;
+        end_ns = deadline_after(patience_ms);
+        if (status == PL_AGAIN)
+            status = PL_OK;
     }
     pl_engine.n_idle_waiters--;
     return pl_engine.n_queued > 0 ? status : PL_OK;
@@ -225,9 +226,11 @@ int pl_wait_all(int timeout_ms)
     int status = PL_OK;
     if (pl_running)
         return pl_fail(PL_EINVAL, "waitall: an operation cannot wait for all operations, itself included");
-    struct timespec end = deadline_after(timeout_ms);
+    int64_t end_ns = deadline_after(timeout_ms);
     pl_enter();
     pl_lane_wake_deferred();
+    if (timeout_ms > 0)
+        pl_lane_hurry_all();
     if (timeout_ms > 0 && pl_engine.n_queued > 0 && !pl_lane_own()) {
         pl_leave();
         pl_thread_pool_spin(none_queued, NULL);
@@ -235,7 +238,7 @@ int pl_wait_all(int timeout_ms)
     }
     pl_engine.n_idle_waiters++;
     while (pl_engine.n_queued > 0 && status == PL_OK)
-        status = block(&end);
+        status = block(end_ns);
     pl_engine.n_idle_waiters--;
     if (pl_engine.n_queued == 0)
         status = PL_OK;

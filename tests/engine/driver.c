@@ -1,6 +1,6 @@
 /* The engine without Python: random programs against a sequential oracle, every path of failure, fork, speed.
  *
- *   driver [random|control|early|rules|memory|regions|bench|all] [number of random programs] [first seed]
+ *   driver [random|control|early|flight|rules|memory|regions|bench|all] [number of random programs] [first seed]
  * Built and run by sanitize.sh beside this file, under each sanitizer; exits with 1 at the first surprise. */
 #include "driver.h"
 #include "engine/core/profiler.h"
@@ -611,6 +611,7 @@ static bool memory_scenario(void)
         good = good && strcmp(pl_error_message(), "the kernel says no") == 0;
         pl_array_free(poisoned);
     }
+    good &= flight_memory();
     allocations_left = -1;
     report_all();
     CHECK(pl_engine_pending() == 0);
@@ -689,6 +690,7 @@ int main(int argc, char **argv)
     if (all || strcmp(what, "rules") == 0) {
         rules();
         early_rules();
+        flight_rules();
     }
     if (all || strcmp(what, "memory") == 0)
         memory_failures();
@@ -706,6 +708,11 @@ int main(int argc, char **argv)
         for (int i = 0; i < n_programs; i++)
             random_early((uint64_t)(seed + i));
         printf("early: %d programs equal the oracle\n", n_programs);
+    }
+    if (all || strcmp(what, "flight") == 0) {
+        for (int i = 0; i < n_programs; i++)
+            random_flight((uint64_t)(seed + i));
+        printf("flight: %d programs equal the oracle\n", n_programs);
     }
     if (all || strcmp(what, "regions") == 0)
         regions();

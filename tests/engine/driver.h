@@ -18,6 +18,11 @@ void random_control(uint64_t seed);
 void early_rules(void);
 void random_early(uint64_t seed);
 
+/* flight.c */
+void flight_rules(void);
+bool flight_memory(void);                     /* true when nothing failed */
+void random_flight(uint64_t seed);
+
 /* regions.c */
 void regions(void);
 #endif

@@ -1,29 +1,9 @@
 """The engine and its process: fork, exit, naive mode, settings, Ctrl-C."""
 
 import os
-import subprocess
-import sys
 
 import pytest
-
-START = """
-import os, signal, sys, threading, time
-from plait import engine
-from plait.engine import Var
-"""
-
-
-def run(code, status=0, **env):
-    done = subprocess.run(
-        [sys.executable, "-c", START + code],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, **env},
-        check=False,
-    )
-    assert done.returncode == status, done.stderr
-    return done.stdout, done.stderr
+from child import run
 
 
 def test_a_forked_child_runs_operations_and_so_does_the_parent():

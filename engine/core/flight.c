@@ -1,0 +1,179 @@
+/* Operations in flight: their list, naps between polls, deadlines, aborts. Their lanes poll them (lane.c), by
+ * pl_op_poll (engine.c). */
+#include "flight.h"
+#include "profiler.h"
+#include "wait.h"
+
+#include <stdio.h>
+
+enum { NAP_MIN_NS = 20000, NAP_MAX_NS = 1000000, NAP_SHARE = 8 };
+enum { LAST_S = 5 };            /* at exit, for ops without a deadline */
+
+static int64_t last_ns = INT64_MAX;           /* when those end; under pl_lock */
+static pl_object *kept;                       /* vars whose memory is never used again; under pl_lock */
+static _Thread_local bool progressed;
+
+int pl_flight_prepare(pl_op *op, int lane, int device)
+{
+    if (pl_lane_is_gpu(lane))
+        return pl_fail(PL_EINVAL, "engine: only operations of the lanes cpu, io and comm can be polled");
+    pl_lane *home = pl_lane_find(lane, device);
+    if (!home)
+        return PL_FAILED;
+    op->flight->home = pl_lane_flights(home);
+    op->flight->n_aborts = op->flight->home->n_aborts;
+    return PL_OK;
+}
+
+/* ---- the list --------------------------------------------------------------------------------------------- */
+
+void pl_flight_put(pl_op *op)
+{
+    pl_flights *f = pl_lane_flights(op->lane);
+    op->next = NULL;
+    if (f->head)
+        f->tail->next = op;
+    else
+        f->head = op;
+    f->tail = op;
+    f->n_listed++;
+    pl_engine.n_flying++;
+    if (op->flight->start_ns)
+        return;
+    op->flight->start_ns = f->progress_ns = pl_profiler_now();          /* STATE: running -> in flight */
+    f->n++;
+    if (f->n_listed == 1 || f->poll_ns > f->progress_ns + NAP_MIN_NS)
+        f->poll_ns = f->progress_ns + NAP_MIN_NS;
+}
+
+void pl_flights_poll(pl_flights *f)
+{
+    progressed = false;
+    for (int left = f->n_listed; left > 0 && f->head; left--) {
+        pl_op *op = f->head;
+        f->head = op->next;
+        f->n_listed--;
+        pl_engine.n_flying--;
+        if (pl_op_poll(op)) {                 /* STATE: in flight -> done */
+            f->n--;
+            progressed = true;
+        }
+    }
+    int64_t now = pl_profiler_now();
+    if (progressed)
+        f->progress_ns = now;
+    int64_t nap_ns = (now - f->progress_ns) / NAP_SHARE;
+    f->poll_ns = now + (nap_ns < NAP_MIN_NS ? NAP_MIN_NS : nap_ns > NAP_MAX_NS ? NAP_MAX_NS : nap_ns);
+}
+
+void pl_flights_hurry(pl_flights *f) { f->poll_ns = f->progress_ns = pl_profiler_now(); }
+
+int64_t pl_flights_nap_ns(const pl_flights *f)
+{
+    if (f->n_listed || !f->n)
+        return f->n ? f->poll_ns : INT64_MAX;
+    return pl_profiler_now() + NAP_MAX_NS;    /* another thread polls them at the moment */
+}
+
+void pl_flight_progressed(void) { progressed = true; }
+
+/* ---- deadlines and aborts --------------------------------------------------------------------------------- */
+
+void pl_flight_last_call(void) { last_ns = pl_profiler_now() + (int64_t)LAST_S * 1000000000; }
+
+int64_t pl_flight_end_ns(const pl_op *op)
+{
+    double deadline_ns = op->flight->deadline_s * 1e9;
+    if (deadline_ns <= 0)
+        return last_ns;
+    return deadline_ns < 1e18 ? op->flight->start_ns + (int64_t)deadline_ns : INT64_MAX;
+}
+
+pl_error *pl_flight_aborted(const pl_op *op)
+{
+    pl_flights *home = op->flight->home;
+    if (home->n_aborts == op->flight->n_aborts)
+        return NULL;
+    pl_error_ref(home->abort_error);
+    return home->abort_error;
+}
+
+int pl_flight_abort(int lane, int device)
+{
+    int status = pl_error_status();
+    pl_error *error = pl_error_new(status == PL_OK ? PL_FAILED : status, NULL, -1), *before = NULL;
+    pl_enter();
+    pl_lane *home = pl_lane_find(lane, device);
+    if (home) {
+        pl_flights *f = pl_lane_flights(home);
+        before = f->abort_error;
+        f->abort_error = error;
+        f->n_aborts++;
+        pl_lane_hurry_all();
+    } else {
+        before = error;
+    }
+    if (before)
+        pl_error_unref(before);
+    pl_leave();
+    return home ? PL_OK : PL_FAILED;
+}
+
+static bool is_kept(const pl_object *object)
+{
+    const pl_object *at = kept;
+    while (at && at != object)
+        at = at->next_dead;
+    return at != NULL;
+}
+
+/* Something outside the engine may still use the memory of the op's arrays. */
+static void memory_keep(pl_op *op)
+{
+    pl_enter();
+    for (int i = 0; i < op->n_requests; i++) {
+        pl_var *v = op->requests[i].var;
+        if (!v)
+            continue;
+        v->read_only |= op->requests[i].mode != PL_READ;
+        if (is_kept(&v->object))
+            continue;
+        v->object.refs++;
+        v->object.next_dead = kept;
+        kept = &v->object;
+    }
+    pl_leave();
+}
+
+static void text_of_deadline(const pl_op *op, char *text, size_t max)
+{
+    const char *name = op->name ? op->name : "operation";
+    double waited_s = (double)(pl_profiler_now() - op->flight->start_ns) * 1e-9;
+    if (op->flight->deadline_s > 0)
+        snprintf(text, max, "%s: not done %.3g s after it started, and its deadline is %.3g s", name, waited_s,
+                 op->flight->deadline_s);
+    else
+        snprintf(text, max, "%s: not done %.3g s after it started, when the process ended"
+                 "\n  fix: wait for it before the end, or give it a deadline", name, waited_s);
+}
+
+pl_error *pl_flight_give_up(pl_op *op, pl_error *error)
+{
+    char text[256];
+    if (pl_failed)
+        pl_fail_forget();
+    int status = op->flight->cancel ? op->flight->cancel(op) : PL_OK;
+    if (!error) {
+        if (!pl_failed) {
+            text_of_deadline(op, text, sizeof text);
+            pl_fail(PL_ETIMEOUT, text);
+        }
+        error = pl_error_new(pl_error_status(), op->name, op->location);
+    }
+    if (status == PL_PENDING)
+        memory_keep(op);
+    pl_enter();
+    pl_error_share(error, op->name, op->location);
+    pl_leave();
+    return error;
+}

@@ -1,0 +1,646 @@
+/* Operations in flight: several in one lane, their order, deadlines, cancels, aborts; random programs of them. */
+#include "driver.h"
+#include "engine/core/flight.h"
+#include "engine/core/profiler.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static uintptr_t array_of(uint64_t value)
+{
+    uintptr_t a = pl_array_new(sizeof value);
+    CHECK(a);
+    *(uint64_t *)pl_array_data(a) = value;
+    return a;
+}
+
+/* ---- rules ------------------------------------------------------------------------------------------------ */
+
+/* A polled function that ends when its gate is open. */
+typedef struct {
+    atomic_bool *gate;
+    atomic_int n_calls, n_cancels, n_freed, inside, started_as;
+    int cancel_status;
+    const char *cancel_text;
+    uintptr_t waits_for;
+} flight;
+
+static atomic_int n_started;
+
+static int flight_run(void *arg)
+{
+    flight *f = arg;
+    CHECK(atomic_exchange(&f->inside, 1) == 0 && !atomic_load(&f->n_cancels));
+    if (atomic_fetch_add(&f->n_calls, 1) == 0)
+        atomic_store(&f->started_as, atomic_fetch_add(&n_started, 1));
+    int status = atomic_load(f->gate) ? PL_OK : PL_PENDING;
+    if (f->waits_for && wait_read(f->waits_for) != PL_OK)
+        status = PL_FAILED;
+    atomic_store(&f->inside, 0);
+    return status;
+}
+
+static int flight_cancel(void *arg)
+{
+    flight *f = arg;
+    CHECK(atomic_load(&f->inside) == 0 && !atomic_load(&f->n_freed));
+    atomic_fetch_add(&f->n_cancels, 1);
+    if (f->cancel_text)
+        pl_fail(PL_EINDEX, f->cancel_text);
+    return f->cancel_status;
+}
+
+static void flight_free(void *arg) { atomic_fetch_add(&((flight *)arg)->n_freed, 1); }
+
+static void fly(flight *f, uintptr_t read, uintptr_t write, uintptr_t order, int lane, int priority, double deadline_s)
+{
+    CHECK(pl_push_polled(flight_run, flight_cancel, f, flight_free, &read, read != 0, &write, write != 0, order, lane,
+                         0, priority, deadline_s, "flight", 7) == PL_OK);
+}
+
+static void until(atomic_int *count, int n)
+{
+    for (int64_t start_ns = pl_profiler_now(); atomic_load(count) < n; sched_yield())
+        CHECK(pl_profiler_now() - start_ns < (int64_t)20e9);
+}
+
+static void rule_many_in_one_lane(void)
+{
+    enum { N = 5 };
+    flight flights[N] = {0};
+    uintptr_t vars[N];
+    atomic_bool gates[N] = {false};
+    for (int i = 0; i < N; i++) {
+        flights[i].gate = &gates[i];
+        fly(&flights[i], 0, vars[i] = array_of(0), 0, PL_LANE_COMM, 0, 0);
+    }
+    for (int i = 0; i < N; i++)
+        until(&flights[i].n_calls, 3);        /* all are polled, none is done */
+    uintptr_t other = array_of(0);            /* and the lane does other work */
+    CHECK(pl_push(pl_noop, NULL, NULL, NULL, 0, &other, 1, PL_LANE_COMM, 0, 0, "noop", 1) == PL_OK);
+    CHECK(wait_read(other) == PL_OK);
+    for (int i = N - 1; i >= 0; i--) {        /* they end in another order than they began */
+        CHECK(pl_wait_read(vars[i], 0) == PL_AGAIN);
+        atomic_store(&gates[i], true);
+        CHECK(wait_read(vars[i]) == PL_OK && pl_array_version(vars[i]) == 1);
+        pl_array_free(vars[i]);
+    }
+    report_all();
+    for (int i = 0; i < N; i++)
+        CHECK(flights[i].n_freed == 1 && flights[i].n_cancels == 0);
+    pl_array_free(other);
+}
+
+/* ordered: the first is ready last, and yet starts first. */
+static void rule_order(bool ordered)
+{
+    static const int priorities[] = {0, 5, -1, 5}, by_priority[] = {2, 0, 3, 1};
+    enum { N = 4 };
+    flight flights[N] = {0}, blocker = {0};
+    atomic_bool open = true, held = false;
+    uintptr_t gate = array_of(0), order = ordered ? pl_array_new(0) : 0;
+    blocker.gate = &held;
+    fly(&blocker, 0, gate, 0, PL_LANE_IO, 0, 0);
+    until(&blocker.n_calls, 1);
+    atomic_store(&n_started, 0);
+    for (int i = 0; i < N; i++) {
+        flights[i].gate = &open;
+        fly(&flights[i], i == 0 || !ordered ? gate : 0, 0, order, PL_LANE_COMM, priorities[i], 0);
+    }
+    atomic_store(&held, true);
+    report_all();
+    for (int i = 0; i < N; i++)
+        CHECK(flights[i].started_as == (ordered ? i : by_priority[i]));
+    pl_array_free(gate);
+    pl_array_free(order);
+}
+
+/* With a common order they are in flight together; an op that claims the same var as an array is not. */
+static void rule_order_ends_at_the_start(void)
+{
+    atomic_bool open = false;
+    flight a = {.gate = &open}, b = {.gate = &open}, c = {.gate = &open};
+    uintptr_t order = pl_array_new(0);
+    fly(&a, 0, 0, order, PL_LANE_COMM, 0, 0);
+    fly(&b, 0, 0, order, PL_LANE_COMM, 0, 0);
+    until(&b.n_calls, 2);
+    CHECK(pl_array_version(order) == 2);
+    fly(&c, 0, order, order, PL_LANE_COMM, 0, 0);
+    until(&c.n_calls, 2);
+    CHECK(pl_array_version(order) == 2 && pl_wait_read(order, 0) == PL_AGAIN);
+    atomic_store(&open, true);
+    CHECK(wait_read(order) == PL_OK && pl_array_version(order) == 3);
+    report_all();
+    pl_array_free(order);
+}
+
+static void rule_deadline(const char *cancel_text)
+{
+    atomic_bool never = false;
+    flight f = {.gate = &never, .cancel_text = cancel_text};
+    uintptr_t in = array_of(1), out = array_of(2), after = array_of(3);
+    fly(&f, in, out, 0, PL_LANE_COMM, 0, 1e-3);
+    CHECK(pl_push(pl_noop, NULL, NULL, &out, 1, &after, 1, PL_LANE_CPU, 0, 0, "after", 9) == PL_OK);
+    for (int i = 0; i < 2; i++) {
+        CHECK(wait_read(i ? after : out) == PL_FAILED && pl_error_location() == 7);
+        CHECK(strcmp(pl_error_name(), "flight") == 0);
+        CHECK(cancel_text ? pl_error_status() == PL_EINDEX && strcmp(pl_error_message(), cancel_text) == 0
+                          : pl_error_status() == PL_ETIMEOUT && strstr(pl_error_message(), "its deadline is 0.001 s"));
+    }
+    CHECK(wait_read(in) == PL_OK);
+    report_all();
+    CHECK(f.n_cancels == 1 && f.n_freed == 1 && f.n_calls >= 1);
+    CHECK(pl_push(pl_noop, NULL, NULL, NULL, 0, &out, 1, PL_LANE_CPU, 0, 0, "heals", 9) == PL_OK);
+    CHECK(wait_read(out) == PL_OK);
+    uintptr_t all[] = {in, out, after};
+    for (int i = 0; i < 3; i++)
+        pl_array_free(all[i]);
+}
+
+/* A cancel that cannot give up its memory: that is never used again. */
+static void rule_memory_is_kept(void)
+{
+    atomic_bool never = false;
+    flight f = {.gate = &never, .cancel_status = PL_PENDING};
+    pl_storage_stats before, after;
+    uintptr_t out = pl_array_new(1 << 16);
+    pl_storage_get_stats(&before);
+    void *data = pl_array_data(out);
+    fly(&f, 0, out, 0, PL_LANE_COMM, 0, 1e-3);
+    CHECK(wait_read(out) == PL_FAILED && pl_error_status() == PL_ETIMEOUT);
+    CHECK(pl_push(pl_noop, NULL, NULL, NULL, 0, &out, 1, PL_LANE_CPU, 0, 0, "n", 1) == PL_EINVAL);
+    CHECK(strstr(pl_error_message(), "may still write this array"));
+    pl_array_free(out);
+    report_all();
+    pl_storage_get_stats(&after);
+    CHECK(after.used_bytes == before.used_bytes && f.n_freed == 1);
+    uintptr_t other = pl_array_new(1 << 16);
+    CHECK(pl_array_data(other) != data);
+    pl_array_free(other);
+}
+
+static void rule_abort(void)
+{
+    enum { N = 3 };
+    atomic_bool never = false, open = true;
+    flight flights[N] = {0}, done = {.gate = &open}, later = {.gate = &open}, elsewhere = {.gate = &never};
+    uintptr_t vars[N], gate = array_of(0), queued = array_of(0);
+    atomic_bool held = false;
+    flight blocker = {.gate = &held}, waits = {.gate = &never};
+    fly(&elsewhere, 0, 0, 0, PL_LANE_CPU, 0, 0.05);
+    fly(&blocker, 0, gate, 0, PL_LANE_IO, 0, 0);
+    for (int i = 0; i < N; i++) {
+        flights[i].gate = &never;
+        fly(&flights[i], 0, vars[i] = array_of(0), 0, PL_LANE_COMM, 0, 0);
+    }
+    fly(&done, gate, 0, 0, PL_LANE_COMM, 0, 0);
+    fly(&waits, gate, queued, 0, PL_LANE_COMM, 0, 0);   /* it would go into flight after the abort */
+    for (int i = 0; i < N; i++)
+        until(&flights[i].n_calls, 1);
+    pl_fail(PL_EINDEX, "rank 3 is gone");
+    CHECK(pl_flight_abort(PL_LANE_COMM, 0) == PL_OK);
+    fly(&later, 0, 0, 0, PL_LANE_COMM, 0, 0);
+    for (int i = 0; i < N; i++)
+        CHECK(wait_read(vars[i]) == PL_FAILED && pl_error_status() == PL_EINDEX && pl_error_location() == 7 &&
+              strcmp(pl_error_message(), "rank 3 is gone") == 0);
+    atomic_store(&held, true);
+    CHECK(wait_read(gate) == PL_OK && wait_read(queued) == PL_FAILED && pl_error_status() == PL_EINDEX);
+    int status;
+    while ((status = pl_wait_all(1000)) == PL_AGAIN) {}
+    CHECK(status == PL_FAILED && pl_error_status() == PL_ETIMEOUT);     /* of another lane; the abort was reported */
+    while ((status = pl_wait_all(1000)) == PL_AGAIN) {}
+    CHECK(status == PL_OK && done.n_cancels == 0 && later.n_cancels == 0 && waits.n_cancels == 1);
+    for (int i = 0; i < N; i++) {
+        CHECK(flights[i].n_cancels == 1 && flights[i].n_freed == 1);
+        pl_array_free(vars[i]);
+    }
+    CHECK(pl_flight_abort(PL_LANE_COUNT, 0) == PL_FAILED);
+    pl_array_free(gate);
+    pl_array_free(queued);
+}
+
+/* A polled function that waits: for work of its own lane, and for another one in flight. */
+static int waits_inside(void *arg)
+{
+    atomic_bool open = true;
+    flight inner = {.gate = &open};
+    uintptr_t plain = array_of(0), flying = array_of(0);
+    flight *f = arg;
+    CHECK(atomic_exchange(&f->inside, 1) == 0);
+    CHECK(pl_push(pl_noop, NULL, NULL, NULL, 0, &plain, 1, PL_LANE_COMM, 0, 0, "plain", 1) == PL_OK);
+    fly(&inner, 0, flying, 0, PL_LANE_COMM, 0, 0);
+    CHECK(wait_read(plain) == PL_OK && wait_read(flying) == PL_OK && inner.n_freed == 1);
+    pl_array_free(plain);
+    pl_array_free(flying);
+    atomic_store(&f->inside, 0);
+    return atomic_fetch_add(&f->n_calls, 1) < 3 ? PL_PENDING : PL_OK;
+}
+
+static int waits_for_itself(void *arg)
+{
+    uintptr_t var = pl_array_new(0), own = (uintptr_t)arg;
+    CHECK(wait_read(own) == PL_OK);           /* its own claim is ready */
+    CHECK(pl_push(pl_noop, NULL, NULL, &own, 1, &var, 1, PL_LANE_COMM, 0, 0, "after", 1) == PL_OK);
+    int status = wait_read(var);
+    pl_array_free(var);
+    return status == PL_OK ? PL_OK : pl_fail(status, "stuck");
+}
+
+static void rule_waits_inside(void)
+{
+    enum { N = 4 };
+    flight flights[N] = {0};
+    uintptr_t vars[N], own = array_of(0);
+    for (int i = 0; i < N; i++) {
+        vars[i] = array_of(0);
+        CHECK(pl_push_polled(waits_inside, NULL, &flights[i], flight_free, NULL, 0, &vars[i], 1, 0, PL_LANE_COMM, 0, 0,
+                             0, "waits", 1) == PL_OK);
+    }
+    for (int i = 0; i < N; i++) {
+        CHECK(wait_read(vars[i]) == PL_OK && flights[i].n_calls == 4);
+        pl_array_free(vars[i]);
+    }
+    CHECK(pl_push_polled(waits_for_itself, NULL, (void *)own, NULL, NULL, 0, &own, 1, 0, PL_LANE_COMM, 0, 0, 0, "self",
+                         1) == PL_OK);
+    CHECK(wait_read(own) == PL_FAILED && strcmp(pl_error_message(), "stuck") == 0);
+    pl_array_free(own);
+    report_all();
+}
+
+/* An op waits for one in flight of another lane: somebody can end that wait, though no thread is active. */
+static void rule_in_flight_can_end(void)
+{
+    atomic_bool open = false, also = true;
+    uintptr_t flying = array_of(0), out = array_of(0);
+    flight f = {.gate = &open}, waits = {.gate = &also, .waits_for = flying};
+    fly(&f, 0, flying, 0, PL_LANE_COMM, 0, 0);
+    until(&f.n_calls, 1);
+    fly(&waits, 0, out, 0, PL_LANE_IO, 0, 0);
+    until(&waits.n_calls, 1);
+    until(&f.n_calls, f.n_calls + 20);
+    atomic_store(&open, true);
+    CHECK(wait_read(out) == PL_OK);
+    report_all();
+    pl_array_free(flying);
+    pl_array_free(out);
+}
+
+static int never_done(void *arg)
+{
+    (void)arg;
+    return PL_PENDING;
+}
+
+static void rule_wrong_calls(void)
+{
+    uintptr_t var = array_of(0);
+    CHECK(pl_push_polled(never_done, NULL, NULL, NULL, NULL, 0, &var, 1, 0, PL_LANE_GPU_COMM, 0, 0, 0, "gpu", 1) ==
+          PL_FAILED && strstr(pl_error_message(), "can be polled"));
+    CHECK(pl_push_polled(never_done, NULL, NULL, NULL, NULL, 0, &var, 1, 0, PL_LANE_COUNT, 0, 0, 0, "no", 1) ==
+          PL_FAILED && strstr(pl_error_message(), "no such lane"));
+    CHECK(pl_push(never_done, NULL, NULL, NULL, 0, &var, 1, PL_LANE_COMM, 0, 0, "plain", 1) == PL_OK);
+    CHECK(wait_read(var) == PL_FAILED && strstr(pl_error_message(), "only an operation that is polled"));
+    CHECK(pl_engine_pending() == 0);
+    pl_array_free(var);
+    report_all();
+}
+
+static int progressing(void *arg)
+{
+    pl_flight_progressed();
+    return atomic_fetch_add((atomic_int *)arg, 1) < 50 ? PL_PENDING : PL_OK;
+}
+
+static void rule_profile(void)
+{
+    atomic_int n_calls = 0;
+    pl_event events[64];
+    pl_profiler_set(1);
+    CHECK(pl_push_polled(progressing, NULL, &n_calls, NULL, NULL, 0, NULL, 0, 0, PL_LANE_COMM, 0, 0, 0, "profiled",
+                         1) == PL_OK);
+    report_all();
+    pl_profiler_set(0);
+    int64_t n = pl_profiler_take(events, 64);
+    CHECK(n == 1 && events[0].kind == PL_EVENT_FLIGHT && strcmp(events[0].name, "profiled") == 0);
+    CHECK(events[0].polled_ns > 0 && events[0].polled_ns < events[0].end_ns - events[0].start_ns);
+}
+
+static int counts(void *arg)
+{
+    atomic_fetch_add(&((flight *)arg)->n_calls, 1);
+    return PL_PENDING;
+}
+
+/* What has a deadline, or ends, is waited for; the rest goes on in the parent. */
+static void rule_fork(void)
+{
+    atomic_bool open = false;
+    flight f = {.gate = &open}, endless = {.gate = &open}, ends = {.gate = &open};
+    uintptr_t a = array_of(0), b = array_of(0), c = array_of(0);
+    fly(&f, 0, a, 0, PL_LANE_COMM, 0, 0.02);
+    pl_engine_fork_begin();
+    CHECK(pl_wait_read(a, 0) == PL_FAILED && pl_error_status() == PL_ETIMEOUT && f.n_freed == 1);
+    pl_engine_fork_end();
+    CHECK(pl_push_polled(counts, flight_cancel, &endless, flight_free, NULL, 0, &b, 1, 0, PL_LANE_COMM, 0, 0, 0,
+                         "endless", 1) == PL_OK);
+    fly(&ends, 0, c, 0, PL_LANE_COMM, 0, 0);
+    until(&ends.n_calls, 1);
+    pl_engine_fork_begin();
+    pid_t child = fork();
+    CHECK(child >= 0);
+    pl_engine_fork_end();
+    if (child == 0) {
+        uintptr_t d = array_of(0);
+        atomic_store(&open, true);
+        flight mine = {.gate = &open};
+        fly(&mine, 0, d, 0, PL_LANE_COMM, 0, 0);
+        bool good = wait_read(d) == PL_OK && wait_read(c) == PL_FAILED && strstr(pl_error_message(), "forked");
+        _exit(good ? 0 : 1);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    until(&endless.n_calls, endless.n_calls + 3);
+    atomic_store(&open, true);
+    CHECK(wait_read(c) == PL_OK);
+    pl_fail(PL_FAILED, "enough");
+    CHECK(pl_flight_abort(PL_LANE_COMM, 0) == PL_OK && wait_read(b) == PL_FAILED);
+    report_all();
+    uintptr_t all[] = {a, b, c};
+    for (int i = 0; i < 3; i++)
+        pl_array_free(all[i]);
+}
+
+static void rule_naive(void)
+{
+    atomic_int n_calls = 0;
+    atomic_bool never = false;
+    flight late = {.gate = &never};
+    uintptr_t out = array_of(0), own = array_of(0);
+    pl_engine_set_naive(1);
+    CHECK(pl_push_polled(progressing, NULL, &n_calls, NULL, NULL, 0, &out, 1, 0, PL_LANE_COMM, 0, 0, 0, "naive", 1) ==
+          PL_OK);
+    CHECK(n_calls == 51 && pl_engine_pending() == 0 && pl_wait_read(out, 0) == PL_OK);
+    fly(&late, 0, out, 0, PL_LANE_COMM, 0, 1e-3);
+    CHECK(late.n_freed == 1 && late.n_cancels == 1 && pl_wait_read(out, 0) == PL_FAILED);
+    rule_waits_inside();
+    rule_deadline(NULL);
+    rule_deadline("rank 1 did not answer");
+    pl_engine_set_naive(0);
+    pl_array_free(out);
+    pl_array_free(own);
+    report_all();
+}
+
+void flight_rules(void)
+{
+    rule_many_in_one_lane();
+    rule_order(false);
+    rule_order(true);
+    rule_order_ends_at_the_start();
+    rule_deadline(NULL);
+    rule_deadline("rank 1 did not answer");
+    rule_memory_is_kept();
+    rule_abort();
+    rule_waits_inside();
+    rule_in_flight_can_end();
+    rule_wrong_calls();
+    rule_profile();
+    rule_fork();
+    rule_naive();
+}
+
+/* ---- allocation failures ---------------------------------------------------------------------------------- */
+
+/* In naive mode, so that all is allocated by this thread. */
+bool flight_memory(void)
+{
+    atomic_bool open = true, never = false;
+    flight good = {.gate = &open}, late = {.gate = &never};
+    uintptr_t out = pl_array_new(8), order = pl_array_new(0), none = 0;
+    bool all = out && order;
+    pl_engine_set_naive(1);
+    flight *flights[] = {&good, &late};
+    for (int i = 0; i < 2 && out && order; i++) {
+        int status = pl_push_polled(flight_run, flight_cancel, flights[i], flight_free, &none, 0, &out, 1, order,
+                                    PL_LANE_COMM, 3, 0, 1e-5, "flight", 7);
+        CHECK(flights[i]->n_freed == (status == PL_OK));
+        all &= status == PL_OK;
+        if (status == PL_OK)                  /* the poison is there even if there was no memory for its text */
+            CHECK(wait_read(out) == (i ? PL_FAILED : PL_OK));
+    }
+    pl_fail(PL_FAILED, "over");
+    all &= pl_flight_abort(PL_LANE_COMM, 3) == PL_OK;
+    pl_engine_set_naive(0);
+    pl_array_free(out);
+    pl_array_free(order);
+    return all;
+}
+
+/* ---- random programs, against the same steps one after the other -------------------------------------------- */
+
+enum { N_ARRAYS = 6, MAX_ARGS = 3, N_OPS = 20, N_THREADS = 3 };
+enum { ENDS, FAILS, NEVER, N_ENDINGS };
+
+typedef struct {
+    uint64_t state;                           /* of the random numbers */
+    uint64_t seed;
+} thread_of;
+
+typedef struct {
+    int n_reads, n_writes, ending, n_polls, spin;
+    bool polled, waits, cancelled;
+    atomic_bool inside;
+    uint64_t salt, *reads[MAX_ARGS], *writes[MAX_ARGS];
+} call;
+
+typedef struct { uint64_t value; int error, status; } cell;   /* error: number of the step that poisoned it, or -1 */
+
+static int below(thread_of *t, int n)         /* xorshift64* */
+{
+    t->state ^= t->state >> 12;
+    t->state ^= t->state << 25;
+    t->state ^= t->state >> 27;
+    return (int)((t->state * 2685821657736338717u >> 33) % (uint64_t)n);
+}
+
+static uint64_t mix(uint64_t a, uint64_t b) { return (a ^ b) * 0x9E3779B97F4A7C15u + (a << 7) + (b >> 29); }
+
+static int poll_thrice(void *arg) { return ++*(int *)arg < 3 ? PL_PENDING : PL_OK; }
+
+/* A wait inside a polled function: its lane starts and polls others meanwhile. */
+static void wait_for_another(int lane)
+{
+    int n_polls = 0;
+    uintptr_t var = pl_array_new(0);
+    CHECK(pl_push_polled(poll_thrice, NULL, &n_polls, NULL, NULL, 0, &var, 1, 0, lane, 0, 0, 0, "inner", -1) == PL_OK);
+    CHECK(wait_read(var) == PL_OK);
+    pl_array_free(var);
+}
+
+static int call_run(void *arg)
+{
+    call *c = arg;
+    CHECK(!atomic_exchange(&c->inside, true) && !c->cancelled);
+    for (volatile int spin = c->spin; spin > 0; spin--) {}
+    if (c->waits)
+        wait_for_another((int)(c->salt % 3));
+    int status = PL_OK;
+    if (c->polled && (c->ending == NEVER || c->n_polls-- > 0)) {
+        status = PL_PENDING;
+        if (c->salt % 4 == 0)
+            pl_flight_progressed();
+    } else if (c->ending == FAILS) {
+        char text[32];
+        snprintf(text, sizeof text, "step %d", (int)c->salt);
+        status = pl_fail(PL_FAILED, text);
+    } else {
+        uint64_t h = c->salt;
+        for (int i = 0; i < c->n_reads; i++)
+            h = mix(h, *c->reads[i]);
+        for (int i = 0; i < c->n_writes; i++)
+            *c->writes[i] = mix(h, (uint64_t)i);
+    }
+    atomic_store(&c->inside, false);
+    return status;
+}
+
+static int call_cancel(void *arg)
+{
+    call *c = arg;
+    CHECK(!atomic_load(&c->inside) && !c->cancelled && c->ending == NEVER);
+    c->cancelled = true;
+    for (int i = 0; i < c->n_writes; i++)     /* until here they are this op's */
+        *c->writes[i] = 0;
+    return PL_OK;
+}
+
+static void call_free(void *arg)
+{
+    CHECK(!atomic_load(&((call *)arg)->inside));
+    free(arg);
+}
+
+/* What has to come out. */
+static void oracle(const call *c, const int *reads, const int *writes, cell *cells)
+{
+    int error = c->ending == ENDS ? -1 : (int)c->salt, status = c->ending == NEVER ? PL_ETIMEOUT : PL_FAILED;
+    uint64_t h = c->salt;
+    for (int i = c->n_reads - 1; i >= 0; i--)
+        if (cells[reads[i]].error >= 0) {
+            error = cells[reads[i]].error;
+            status = cells[reads[i]].status;
+        }
+    for (int i = 0; i < c->n_reads; i++)
+        h = mix(h, cells[reads[i]].value);
+    for (int i = 0; i < c->n_writes; i++)
+        cells[writes[i]] = (cell){error < 0 ? mix(h, (uint64_t)i) : 0, error, status};
+}
+
+static void random_call(thread_of *t, int number, const uintptr_t *arrays, uintptr_t order, cell *cells,
+                        uint64_t *version)
+{
+    int reads[MAX_ARGS], writes[MAX_ARGS];
+    uintptr_t in[MAX_ARGS], out[MAX_ARGS];
+    call *c = calloc(1, sizeof *c);
+    CHECK(c);
+    c->n_reads = below(t, MAX_ARGS + 1);
+    c->n_writes = below(t, MAX_ARGS);
+    c->polled = below(t, 3) > 0;
+    c->n_polls = below(t, 2) ? 0 : below(t, 12);
+    c->ending = below(t, 8) ? ENDS : c->polled && below(t, 3) == 0 ? NEVER : FAILS;
+    c->waits = below(t, 12) == 0;
+    c->spin = below(t, 4) ? 0 : below(t, 2000);
+    c->salt = (uint64_t)number;
+    bool used[N_ARRAYS] = {false};
+    for (int i = 0; i < c->n_reads; i++) {
+        in[i] = arrays[reads[i] = below(t, N_ARRAYS)];
+        c->reads[i] = pl_array_data(in[i]);
+    }
+    for (int i = 0; i < c->n_writes; i++) {   /* writes differ from each other */
+        do
+            writes[i] = below(t, N_ARRAYS);
+        while (used[writes[i]]);
+        used[writes[i]] = true;
+        version[writes[i]]++;
+        out[i] = arrays[writes[i]];
+        c->writes[i] = pl_array_data(out[i]);
+    }
+    oracle(c, reads, writes, cells);
+    int lane = below(t, 3), device = below(t, 2), priority = below(t, 3) ? 0 : below(t, 7) - 3;
+    int status;
+    if (c->polled)
+        status = pl_push_polled(call_run, call_cancel, c, call_free, in, c->n_reads, out, c->n_writes,
+                                below(t, 3) ? 0 : order, lane, device, priority,
+                                c->ending == NEVER ? 1e-5 * below(t, 30) + 1e-6 : below(t, 2) ? 1000 : 0, "random",
+                                number);
+    else
+        status = pl_push(call_run, c, call_free, in, c->n_reads, out, c->n_writes, lane, device, priority, "random",
+                         number);
+    CHECK(status == PL_OK);
+}
+
+static void check_array(uintptr_t array, const cell *c)
+{
+    int status = wait_read(array);
+    CHECK(status == (c->error < 0 ? PL_OK : PL_FAILED));
+    if (status == PL_OK) {
+        CHECK(*(uint64_t *)pl_array_data(array) == c->value);
+        return;
+    }
+    char text[32];
+    snprintf(text, sizeof text, "step %d", c->error);
+    CHECK(pl_error_status() == c->status && pl_error_location() == c->error);
+    CHECK(c->status == PL_ETIMEOUT ? strstr(pl_error_message(), "its deadline is") != NULL
+                                   : strcmp(pl_error_message(), text) == 0);
+}
+
+static void *random_thread(void *arg)
+{
+    thread_of *t = arg;
+    t->state = t->seed * 0x9E3779B97F4A7C15u + 1;
+    cell cells[N_ARRAYS];
+    uintptr_t arrays[N_ARRAYS], order = pl_array_new(0);
+    uint64_t version[N_ARRAYS] = {0};
+    for (int i = 0; i < N_ARRAYS; i++) {
+        arrays[i] = array_of((uint64_t)i);
+        cells[i] = (cell){(uint64_t)i, -1, 0};
+    }
+    pl_engine_set_bulk(below(t, 3) ? 0 : below(t, 10));
+    for (int number = 0, n = 1 + below(t, N_OPS); number < n; number++) {
+        random_call(t, number, arrays, order, cells, version);
+        if (below(t, 10) == 0) {
+            int i = below(t, N_ARRAYS);
+            check_array(arrays[i], &cells[i]);
+        }
+    }
+    for (int i = 0; i < N_ARRAYS; i++) {
+        check_array(arrays[i], &cells[i]);
+        CHECK(pl_array_version(arrays[i]) == version[i]);
+        pl_array_free(arrays[i]);
+    }
+    pl_array_free(order);
+    pl_engine_set_bulk(0);
+    pl_error_forget();
+    return NULL;
+}
+
+void random_flight(uint64_t seed)
+{
+    pthread_t threads[N_THREADS];
+    thread_of of[N_THREADS];
+    pl_engine_set_naive(seed % 8 == 0);
+    int n = seed % 3 == 0 ? N_THREADS : 1;
+    for (int i = 0; i < n; i++) {
+        of[i].seed = seed * N_THREADS + (uint64_t)i;
+        CHECK(pthread_create(&threads[i], NULL, random_thread, &of[i]) == 0);
+    }
+    for (int i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+    report_all();
+    pl_engine_set_naive(0);
+    CHECK(pl_engine_pending() == 0 && pl_engine.n_flying == 0 && atomic_load(&pl_engine.n_blocked) == 0);
+}
