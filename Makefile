@@ -78,4 +78,4 @@ $(VENV)/installed: $(VENV)/bin/python $(NATIVE)
 	touch $@
 
 clean:
-	rm -rf $(VENV) .downstream build dist *.egg-info engine/_core.* kernels/cpu/generated
+	rm -rf $(VENV) .downstream build *.egg-info engine/_core.* kernels/cpu/generated

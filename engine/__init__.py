@@ -386,20 +386,34 @@ def _drained() -> bool:
     return True
 
 
+# what else happens at exit, when nothing is queued any more; called with the first error that
+# nothing waited for, or None
+at_end: list[Callable[[BaseException | None], None]] = []
+
+
+def _end(error: BaseException | None) -> None:
+    for call in at_end:
+        call(error)
+
+
 def _close() -> None:
     """At exit, while lanes may still run Python. Errors not yet reported are printed, and turn the
     process's status from 0 to 1."""
     if not _drained():
+        _end(KeyboardInterrupt())
         return
     status = lib.pl_wait_all(0)
+    first: BaseException | None = None
     if status not in (lib.PL_OK, _AGAIN):
         lib.pl_engine_fail_at_exit()
     while status not in (lib.PL_OK, _AGAIN):
         try:
             raise_last()
         except MXNetError as error:
+            first = first or error
             print(f"plait: an error that nothing waited for: {error}", file=sys.stderr)
         status = lib.pl_wait_all(0)
+    _end(first)
     if settings.get("PLAIT_PROFILE"):
         from .profiler import dump
 

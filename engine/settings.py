@@ -22,7 +22,7 @@ def _positive(text: str) -> int:
 
 def _seconds(text: str) -> float:
     value = float(text)
-    if not 0 < value < float("inf"):
+    if not (value == 0 or 0.1 <= value <= 86400):
         raise ValueError
     return value
 
@@ -92,7 +92,13 @@ SETTINGS = {
         "MXNET_CUDA_TENSOR_OP_MATH_ALLOW_CONVERSION=1; 0: they do not",
     ),
     "PLAIT_COMM_TIMEOUT": Setting(
-        60.0, _seconds, "so many seconds a collective waits for other ranks before it fails"
+        60.0, _seconds, "seconds that a collective waits for other ranks before it fails; 0: for ever"
+    ),
+    "PLAIT_HEARTBEAT": Setting(
+        10.0,
+        _seconds,
+        "seconds without a sign of life after which a rank is given up, and the job with it; 0: "
+        "ranks do not watch each other, for debuggers",
     ),
     "PLAIT_PROFILE": Setting(
         None, str, "a file: profile from the start and write the trace there at exit"

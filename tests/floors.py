@@ -17,6 +17,7 @@ ROOMS = (
     "graph",
     "ndarray",
     "symbol",
+    "dist",
     "data",
     "training",
     "gluon",

@@ -6,6 +6,7 @@
 #include "comm.h"
 #include "array.h"
 #include "flight.h"
+#include "heartbeat.h"
 #include "profiler.h"
 #include "storage.h"
 
@@ -14,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLICE_BITS = 12, MAX_SLICES = (1 << SLICE_BITS) - 1, DESCRIPTION_BYTES = 512, MESSAGE_BYTES = 2048 };
+enum { SLICE_BITS = 12, MAX_SLICES = (1 << SLICE_BITS) - 1, DESCRIPTION_BYTES = 512, MESSAGE_BYTES = 4400 };
+static const int64_t FINISHED_NS = 1000000000;
 enum { NOT_POSTED = 0, POSTED, ARRIVED };
 
 static struct {
@@ -34,6 +36,7 @@ static int64_t moved_ns;                      /* when a message arrived last */
 static pl_comm_stats stats;
 static atomic_bool gave_up;
 static char reason[MESSAGE_BYTES];            /* why; written once, before gave_up is set */
+static int64_t finished_ns;                   /* when a rank ended well the last time; 0: none did */
 
 typedef struct {
     atomic_int refs;
@@ -363,29 +366,52 @@ static int start(call *c)
     return PL_OK;
 }
 
+/* Does it wait for a message to or from a rank of the group? */
+static bool waits_for(const call *c, int rank)
+{
+    const pl_schedule_spec *spec = &c->schedule->spec;
+    for (int k = 0; k < spec->n_slots; k++) {
+        const slot *s = &c->slots[k];
+        if (s->slice < 0)
+            continue;
+        const pl_round *round = &spec->rounds[spec->slices[s->slice].first_round + s->round];
+        for (int i = 0; i < round->n_messages; i++)
+            if (spec->steps[round->first_step + i].peer == rank && s->messages[i].state != ARRIVED)
+                return true;
+    }
+    int n = c->group->n_ranks, left = (c->group->rank + n - 1) % n;
+    return !c->described && c->theirs.state == POSTED && rank == left;
+}
+
 /* Whom it waited for: more than the engine can say. */
 static void say_timed_out(const call *c)
 {
     char ranks[256] = "", text[MESSAGE_BYTES];
     size_t n = 0;
-    const pl_schedule_spec *spec = &c->schedule->spec;
-    for (int r = 0; r < c->group->n_ranks && n < sizeof ranks - 16; r++) {
-        bool waits = false;
-        for (int k = 0; k < spec->n_slots; k++) {
-            const slot *s = &c->slots[k];
-            if (s->slice < 0)
-                continue;
-            const pl_round *round = &spec->rounds[spec->slices[s->slice].first_round + s->round];
-            for (int i = 0; i < round->n_messages; i++)
-                waits |= spec->steps[round->first_step + i].peer == r && s->messages[i].state == POSTED;
-        }
-        if (waits)
+    for (int r = 0; r < c->group->n_ranks && n < sizeof ranks - 16; r++)
+        if (waits_for(c, r))
             n += (size_t)snprintf(ranks + n, sizeof ranks - n, "%s%d", n ? ", " : "", c->group->world_ranks[r]);
-    }
-    snprintf(text, sizeof text, "%s: rank %d waited %.0f s for rank %s\n  operation: %s\n"
+    snprintf(text, sizeof text, "%s: rank %d waited %g s for rank %s\n"
              "  fix: look what that rank does; PLAIT_COMM_TIMEOUT=seconds if it may take so long",
-             c->name, c->group->world_ranks[c->group->rank], c->timeout_s, n ? ranks : "?", c->sent_text);
+             c->name, c->group->world_ranks[c->group->rank], c->timeout_s, n ? ranks : "?");
     pl_fail(PL_ETIMEOUT, text);
+}
+
+/* Fails if it waits for a rank whose program has ended, and whose last messages had time to arrive. */
+static int check_finished(const call *c)
+{
+    if (!finished_ns || pl_profiler_now() - (finished_ns > moved_ns ? finished_ns : moved_ns) < FINISHED_NS)
+        return PL_OK;
+    for (int r = 0; r < c->group->n_ranks; r++) {
+        int rank = c->group->world_ranks[r];
+        if (pl_heartbeat_state(rank) != PL_RANK_FINISHED || !waits_for(c, r))
+            continue;
+        char text[MESSAGE_BYTES];
+        snprintf(text, sizeof text, "%s: rank %d waits for rank %d, whose program has ended\n"
+                 "  fix: the same number of batches on all ranks", c->name, c->group->world_ranks[c->group->rank], rank);
+        return pl_fail(PL_FAILED, text);
+    }
+    return PL_OK;
 }
 
 /* Messages that are on their way keep their memory for ever: MPI may still use it. */
@@ -425,6 +451,8 @@ static int call_poll(void *arg)
     for (int k = 0; status == PL_OK && k < c->schedule->spec.n_slots; k++)
         status = slot_advance(c, &c->slots[k], &moved);
     bool done = c->described && c->n_open == 0;
+    if (status == PL_OK && !done && !moved)
+        status = check_finished(c);
     if (status != PL_OK)
         abandon(c);
     pthread_mutex_unlock(&comm_lock);
@@ -503,4 +531,15 @@ void pl_comm_give_up(const char *text)
     pthread_mutex_unlock(&comm_lock);
     pl_fail(PL_FAILED, reason);
     pl_flight_abort(PL_LANE_COMM, 0);
+}
+
+void pl_comm_rank_left(int rank, int state, const char *text)
+{
+    if (state != PL_RANK_FINISHED) {
+        pl_comm_give_up(text);
+        return;
+    }
+    pthread_mutex_lock(&comm_lock);
+    finished_ns = pl_profiler_now();
+    pthread_mutex_unlock(&comm_lock);
 }

@@ -48,5 +48,7 @@ typedef struct { int64_t n_operations, n_messages, sent_bytes, n_polls; } pl_com
 void pl_comm_get_stats(pl_comm_stats *stats);
 /* From now on every operation of every group fails with this message, those in flight too. */
 void pl_comm_give_up(const char *message);
+/* A pl_heartbeat_fn: a rank that did not end well gives up all; one that did, only what still waits for it. */
+void pl_comm_rank_left(int rank, int state, const char *text);
 /* cffi stops reading here */
 #endif

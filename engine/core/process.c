@@ -4,6 +4,7 @@
 #include "engine.h"
 #include "flight.h"
 #include "gpu.h"
+#include "heartbeat.h"
 #include "wait.h"
 
 #include <stdlib.h>
@@ -98,16 +99,19 @@ static void fork_prepare(void)
     if (status == PL_OK)
         pl_lane_stop_all();
     pthread_mutex_lock(&pl_lock);
+    pl_heartbeat_fork_prepare();
 }
 
 static void fork_parent(void)
 {
+    pl_heartbeat_fork_parent();
     pl_engine.synchronous--;
     pl_leave();
 }
 
 static void fork_child(void)
 {
+    pl_heartbeat_fork_child();
     pl_engine.synchronous--;
     pl_engine.lost = pl_engine.lost || pl_engine.n_pending > 0;
     pl_engine.n_idle_waiters = pl_engine.n_producers = 0;

@@ -1,6 +1,6 @@
 /* The engine without Python: random programs against a sequential oracle, every path of failure, fork, speed.
  *
- *   driver [random|control|early|flight|rules|memory|regions|bench|all] [number of random programs] [first seed]
+ *   driver [random|control|early|flight|rules|memory|regions|beats|bench|all] [number of random programs] [first seed]
  * Built and run by sanitize.sh beside this file, under each sanitizer; exits with 1 at the first surprise. */
 #include "driver.h"
 #include "engine/core/profiler.h"
@@ -716,6 +716,8 @@ int main(int argc, char **argv)
     }
     if (all || strcmp(what, "regions") == 0)
         regions();
+    if (all || strcmp(what, "beats") == 0)
+        beats();
     if (all || strcmp(what, "bench") == 0)
         bench();
     CHECK(pl_engine_close(10000) == PL_OK);

@@ -25,4 +25,7 @@ void random_flight(uint64_t seed);
 
 /* regions.c */
 void regions(void);
+
+/* beats.c */
+void beats(void);
 #endif

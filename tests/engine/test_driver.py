@@ -52,6 +52,7 @@ def driver(tmp_path_factory):
         ["rules"],
         ["memory"],
         ["regions"],
+        ["beats"],
         ["random", "500", "20000"],
         ["control", "100", "20000"],
         ["early", "500", "20000"],

@@ -1,0 +1,89 @@
+"""Which rank of a job a process is: from what started it, before MPI starts, and from MPI itself.
+
+>>> of_environment({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4",
+...                 "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"})
+Place(rank=3, size=4, local_rank=1, local_size=2)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ..engine.error import InvalidValue, compose
+
+
+class Place(NamedTuple):
+    """Where a process stands in its job. local: among the processes of the same machine; None where
+    what started the process does not say it."""
+
+    rank: int
+    size: int
+    local_rank: int | None
+    local_size: int | None
+
+
+# what starts jobs: its variables in the order of Place ("": it has none). srun starts ranks of
+# either MPI and sets variables of theirs too, so theirs come first.
+VARIABLES = {
+    "Open MPI": (
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+    ),
+    "MPICH": ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    # the step's: a batch script outside srun has SLURM_PROCID and SLURM_NTASKS, and is one process
+    "Slurm": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""),
+}
+
+
+def of_environment(environ: Mapping[str, str] = os.environ) -> Place | None:
+    """The place that the variables of Open MPI, MPICH or Slurm tell; None: this process was started
+    alone.
+
+    Raises InvalidValue for variables that contradict each other.
+    """
+    for starter, names in VARIABLES.items():
+        if names[0] in environ and names[1] in environ:
+            return _checked(starter, names, [_number(environ, name) for name in names])
+    return None
+
+
+def _number(environ: Mapping[str, str], name: str) -> int | None:
+    text = environ.get(name) if name else None
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise InvalidValue(f"{name}={text!r}: must be a number, as what starts a job sets it")
+    return int(text)
+
+
+def _checked(starter: str, names: tuple[str, ...], values: list[int | None]) -> Place:
+    rank, size, local_rank, local_size = values
+    assert rank is not None and size is not None
+    if rank >= size or (local_rank or 0) >= (local_size or size):
+        shown = " ".join(f"{n}={v}" for n, v in zip(names, values) if v is not None)
+        raise InvalidValue(
+            compose(
+                f"{starter} told this process a rank beyond the number of ranks: {shown}",
+                fix="unset these variables, or start the job again",
+            )
+        )
+    return Place(rank, size, local_rank, local_size)
+
+
+def of_mpi(comm: Any) -> Place:
+    """The place of this process in a communicator of mpi4py; all its ranks call this."""
+    from mpi4py import MPI  # here: a process alone needs no MPI
+
+    local = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    place = Place(comm.rank, comm.size, local.rank, local.size)
+    local.Free()
+    return place
+
+
+def restarts(environ: Mapping[str, str] = os.environ) -> int:
+    """How often `python -m plait launch --restarts` has started this job again; 0 at first."""
+    return _number(environ, "PLAIT_RESTART") or 0

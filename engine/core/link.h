@@ -1,0 +1,37 @@
+/* A link: messages over one TCP connection that never blocks, and how a silent peer is judged. */
+#ifndef PLAIT_LINK_H
+#define PLAIT_LINK_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PL_LINK_TEXT_BYTES = 4096, PL_LINK_HEAD_BYTES = 8 };
+
+typedef struct {
+    int fd;                     /* -1: none */
+    int silent_ms;              /* since the last byte came */
+    size_t n_in, n_out, out_bytes;
+    uint8_t *out;               /* what the kernel did not take yet */
+    uint8_t in[PL_LINK_HEAD_BYTES + PL_LINK_TEXT_BYTES];
+} pl_link;
+
+typedef struct { uint8_t kind, state; int32_t rank; char text[PL_LINK_TEXT_BYTES]; } pl_message;
+enum { PL_MESSAGE_BEAT = 0, PL_MESSAGE_STATE = 1 };    /* a beat is one byte */
+enum { PL_LINK_IDLE = 0, PL_LINK_MESSAGE = 1, PL_LINK_ENDED = 2, PL_LINK_LOST = 3 };
+
+int pl_link_listen(int *port);                /* on all addresses; a file descriptor, or -1 */
+/* Connects to the first of the addresses (numeric, separated by spaces) that answers `hello` with one byte.  Returns
+ * the file descriptor, or -1 with errno. */
+int pl_link_connect(const char *addresses, int port, const void *hello, size_t n_bytes, int timeout_ms);
+void pl_link_open(pl_link *link, int fd);     /* fd: given */
+void pl_link_close(pl_link *link);
+void pl_link_beat(pl_link *link);
+void pl_link_send(pl_link *link, int rank, int state, const char *text);       /* a state; a long text is cut */
+void pl_link_flush(pl_link *link);            /* what the kernel did not take before */
+/* The next message, PL_LINK_IDLE: none is there now; ENDED: the peer's process closed the connection; LOST: the kernel
+ * gave it up.  Beats are read, and not returned. */
+int pl_link_receive(pl_link *link, pl_message *message);
+bool pl_link_delivered(const pl_link *link);  /* the peer's machine has acknowledged all bytes */
+bool pl_link_acknowledged(const pl_link *link, int within_ms);        /* it has acknowledged some, so recently */
+int pl_link_addresses(char *text, int max_bytes);     /* of this machine; PL_OK, PL_ENOMEM */
+#endif
