@@ -335,3 +335,16 @@ def test_minus_infinity_to_the_power_of_a_half_is_infinity(name):
     with np.errstate(invalid="ignore"):
         reference = lookup(name).ref(np, x, **lookup(name).parse({"scalar": 0.5}))
     np.testing.assert_array_equal(reference, wanted)
+
+
+@pytest.mark.parametrize("stype, shape", [("row_sparse", ()), ("csr", (3,)), ("csr", (2, 3, 4))])
+def test_a_shape_without_that_storage_type_is_refused_by_graphs_too(stype, shape):
+    """A graph, which computes with dense arrays, gave cast_storage's input."""
+    x = nd.ones((24,))[: int(np.prod(shape))].reshape(shape)
+    symbol = mx.sym.cast_storage(mx.sym.Variable("x"), stype=stype)
+    for run in (
+        lambda: nd.cast_storage(x, stype=stype),
+        lambda: symbol.bind(mx.cpu(), {"x": x}).forward(),
+    ):
+        with pytest.raises(mx.MXNetError, match="cast_storage: a "):
+            run()
