@@ -97,7 +97,7 @@ class Group:
         if compared and (key is None or (key, schedule) not in self._described):
             if key is not None:
                 self._described.add((key, schedule))
-            shapes = ", ".join(str(a.shape) for a in arrays)
+            shapes = ", ".join(dict.fromkeys(str(a.shape) for a in arrays))
             what = f"{kind} {operation} {dtype} {shapes} {name}".rstrip()
             text = f"{what}\n    at: {location.text(at) or 'unknown'}".encode()[:500]
         status = lib.PL_AGAIN
