@@ -1,1 +1,51 @@
-"""A job of several processes (ranks), which MPI starts and whose messages it carries."""
+"""Many processes: ranks, groups, and collectives on NDArrays as engine operations (`mx.dist`).
+
+>>> import plait as mx
+>>> from plait import dist
+>>> dist.init().size  # in a process that no launcher started
+1
+>>> dist.all_reduce(mx.nd.array([1.0, 2.0])).asnumpy().tolist()
+[1.0, 2.0]
+"""
+
+from .collectives import (
+    all_gather,
+    all_reduce,
+    all_to_all,
+    barrier,
+    broadcast,
+    receive,
+    reduce_scatter,
+    send,
+)
+from .group import Group
+from .world import (
+    exchange,
+    init,
+    is_initialized,
+    local_rank,
+    local_size,
+    new_group,
+    rank,
+    size,
+)
+
+__all__ = [
+    "Group",
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "barrier",
+    "broadcast",
+    "exchange",
+    "init",
+    "is_initialized",
+    "local_rank",
+    "local_size",
+    "new_group",
+    "rank",
+    "receive",
+    "reduce_scatter",
+    "send",
+    "size",
+]

@@ -91,6 +91,11 @@ SETTINGS = {
         "1: float32 products on a GPU round their operands to TF32, as MXNet does with "
         "MXNET_CUDA_TENSOR_OP_MATH_ALLOW_CONVERSION=1; 0: they do not",
     ),
+    "PLAIT_COMM_TIMEOUT": Setting(
+        60.0,
+        _seconds,
+        "seconds that a collective waits for other ranks before it fails; 0: for ever",
+    ),
     "PLAIT_HEARTBEAT": Setting(
         10.0,
         _seconds,

@@ -256,6 +256,8 @@ class Parameter:
             for i, c in enumerate(contexts)
         ]
         self._init_grad()
+        if self._trainer is not None:
+            self._trainer._parameter_has_data()
 
     def _init_grad(self) -> None:
         assert self._data is not None

@@ -14,7 +14,7 @@ from ..ndarray.saved_state import CHECKPOINT, StateError, copied, merged, parse,
 from ..training import optimizer as opt
 from ..training.kvstore import KVStore, KVStoreBase
 from ..training.kvstore.base import check_store, state_of
-from ..training.kvstore.choose import choose_sparse_store, choose_store
+from ..training.kvstore.choose import choose_sparse_store, choose_store, spans_processes
 from ..training.optimizer import Optimizer
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
@@ -93,6 +93,8 @@ class Trainer:
                 )
         for p in self._params:
             p._trainer = self
+        if any(p._data is not None for p in self._params):
+            self._parameter_has_data()
 
     def _check_contexts(self):
         """The devices of all parameters; if every parameter is on a single device (a network placed
@@ -196,6 +198,12 @@ class Trainer:
         else:
             store.broadcast(i, p._data[0], p.list_data())
         return True
+
+    def _parameter_has_data(self) -> None:
+        """A store of several processes distributes the first process's values before they are
+        used."""
+        if spans_processes(self._kvstore_params["kvstore"]):
+            self._init_kvstore()
 
     def _parameter_was_set(self, parameter) -> None:
         """set_data on a parameter of this trainer: the store must be updated before its next

@@ -7,9 +7,15 @@ from typing import Any
 
 from ...engine.error import InvalidType
 from .base import KVStoreBase, check_store, create
+from .dist import DistStore
 
 BIG = 1 << 24  # elements; larger weights are updated faster on their devices than on cpu(0)
 update_on_store = True  # MXNET_UPDATE_ON_KVSTORE in compatibility mode
+
+
+def spans_processes(kvstore: Any) -> bool:
+    """Does a store, or the one that a name makes, sum over processes?"""
+    return "dist" in kvstore.lower() if isinstance(kvstore, str) else isinstance(kvstore, DistStore)
 
 
 def choose_store(
@@ -29,7 +35,7 @@ def choose_store(
     if isinstance(kvstore, KVStoreBase):
         store = kvstore
     else:
-        if num_device == 1:
+        if num_device == 1 and not spans_processes(kvstore):
             return None, False
         store = create(kvstore)
         if "nccl" in kvstore:  # every device already has the sums

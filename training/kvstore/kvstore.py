@@ -130,8 +130,13 @@ class KVStore(KVStoreBase):
                 with priority_of(first):
                     sums.append((k, self._sum(k, arrays, first)))
                 firsts[k] = first
+            sums = self._over_processes(sums, firsts)
         parts = buckets(sums, [merged._spec.nbytes for _, merged in sums])
         return [(max(firsts[k] for k, _ in part), part) for part in parts]
+
+    def _over_processes(self, sums: list[tuple], firsts: dict) -> list[tuple]:
+        """Sums over all processes; firsts: the priorities of keys."""
+        return sums
 
     def _apply(self, sums) -> None:
         """Updates the stored values with sums."""
@@ -215,7 +220,7 @@ class KVStore(KVStoreBase):
         firsts = priorities(priority, len(pairs))
         jobs = [(pairs, firsts)]
         apart = pairs if out is None else [*pairs, *targets.items()]
-        if self._updater is None and not _share_memory(apart):
+        if self._updater is None and self.num_workers == 1 and not _share_memory(apart):
             # copying a sum back does not wait for other sums
             jobs = [([pair], [first]) for pair, first in zip(pairs, firsts)]
         for some, of_them in jobs:

@@ -1,0 +1,235 @@
+"""Collectives on NDArrays: each is one engine operation, and no call waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..engine import cpu, waitall
+from ..engine.error import InvalidValue, ShapeError
+from ..ndarray import NDArray
+from ..ndarray.autograd import pause
+from ..ndarray.creation import empty
+from ..ndarray.launch import copy_into
+from .group import READ, UPDATE, WRITE, Group, check_arrays, check_operation
+from .world import init, messages
+
+
+def all_reduce(
+    x,
+    op: str = "sum",
+    *,
+    out=None,
+    group: Group | None = None,
+    name: str = "",
+    key: int | None = None,
+    priority: int = 0,
+):
+    """The sum of all ranks' x, on all ranks, with the same bits.
+
+    Args:
+        x: an NDArray of the same shape and dtype on all ranks; or a list of them, which travel
+            together.
+        op: "sum", "mean", "max", "min" or "prod".
+        out: where the result goes (x: in place); default: a new array.
+        group: default: all ranks.
+        name: for errors and the profiler.
+        key: of `Group.new_id`: compared between ranks only at its first use.
+        priority: of the ready collectives, the one with the highest is sent first.
+    Raises MXNetError, at a wait, when ranks do not match or one does not answer.
+    """
+    check_operation(op)
+    group = group or init()
+    arrays = check_arrays(x, "all_reduce")
+    targets = (
+        arrays if out is x else check_arrays(out, "all_reduce: out") if out is not None else None
+    )
+    with pause():
+        if targets is None:
+            targets = [empty(a.shape, ctx=a.context, dtype=a.dtype) for a in arrays]
+        _check_out(arrays, targets, "all_reduce")
+        combine = "sum" if op == "mean" else op
+        here = [_on_host(a) for a in arrays]
+        results = [
+            t if t.context.memory == cpu().memory else empty(t.shape, dtype=t.dtype)
+            for t in targets
+        ]
+        if len(here) == 1:
+            same = here[0] is results[0]
+            group.run(
+                "all_reduce",
+                here if same else [here[0], results[0]],
+                [UPDATE] if same else [READ, WRITE],
+                (here[0].size, same),
+                combine,
+                name,
+                key,
+                priority,
+            )
+        else:
+            for a, r in zip(here, results):
+                if a is not r:
+                    copy_into(a, r)
+            sizes = tuple(r.size for r in results)
+            group.run(
+                "bucket", results, [UPDATE] * len(results), (sizes,), combine, name, key, priority
+            )
+        for r, t in zip(results, targets):
+            if op == "mean":
+                r /= group.size
+            if r is not t:
+                copy_into(r, t)
+    if out is not None:
+        return out
+    return targets if isinstance(x, (list, tuple)) else targets[0]
+
+
+def _on_host(a: NDArray) -> NDArray:
+    return a if a.context.memory == cpu().memory else a.as_in_context(cpu())
+
+
+def _check_out(arrays: Sequence[NDArray], targets: Sequence[NDArray], what: str) -> None:
+    for a, t in zip(arrays, targets, strict=True):
+        if a.shape != t.shape or a.dtype != t.dtype:
+            raise ShapeError(what, f"out must have shape {a.shape} and dtype {a._spec.dtype}")
+
+
+def _two(
+    kind: str,
+    x: NDArray,
+    shape: tuple,
+    n: int,
+    group: Group,
+    arguments: tuple = (),
+    operation: str = "sum",
+    name: str = "",
+    priority: int = 0,
+) -> NDArray:
+    """A collective with one input and one new output."""
+    with pause():
+        here = _on_host(x)
+        made = empty(shape, dtype=x.dtype)
+        group.run(
+            kind, [here, made], [READ, WRITE], (n, *arguments), operation, name, None, priority
+        )
+        return made if x.context.memory == cpu().memory else made.as_in_context(x.context)
+
+
+def _split(x: NDArray, group: Group, what: str) -> int:
+    """The length of each rank's part of axis 0."""
+    if not x.shape or x.shape[0] % group.size:
+        raise ShapeError(
+            what,
+            f"axis 0 must be divisible by the number of ranks, got shape {x.shape} for {group.size}"
+            " ranks",
+        )
+    return x.shape[0] // group.size
+
+
+def reduce_scatter(
+    x: NDArray, op: str = "sum", *, group: Group | None = None, name: str = "", priority: int = 0
+) -> NDArray:
+    """This rank's part, along axis 0, of the sum of all ranks' x. op: "sum", "mean", "max", "min",
+    "prod".
+
+    x of shape (size * n, ...) gives (n, ...).
+    """
+    check_operation(op)
+    group = group or init()
+    (x,) = check_arrays(x, "reduce_scatter")
+    n = _split(x, group, "reduce_scatter")
+    combine = "sum" if op == "mean" else op
+    made = _two(
+        "reduce_scatter",
+        x,
+        (n, *x.shape[1:]),
+        x.size // group.size,
+        group,
+        (),
+        combine,
+        name,
+        priority,
+    )
+    if op == "mean":
+        with pause():
+            made /= group.size
+    return made
+
+
+def all_gather(
+    x: NDArray, *, group: Group | None = None, name: str = "", priority: int = 0
+) -> NDArray:
+    """All ranks' x, one after the other along axis 0: (n, ...) gives (size * n, ...)."""
+    group = group or init()
+    (x,) = check_arrays(x, "all_gather")
+    shape = (group.size * x.shape[0], *x.shape[1:]) if x.shape else (group.size,)
+    return _two("all_gather", x, shape, x.size, group, name=name, priority=priority)
+
+
+def all_to_all(
+    x: NDArray, *, group: Group | None = None, name: str = "", priority: int = 0
+) -> NDArray:
+    """Part r, along axis 0, of rank s becomes part s of rank r: (size * n, ...) keeps its shape."""
+    group = group or init()
+    (x,) = check_arrays(x, "all_to_all")
+    _split(x, group, "all_to_all")
+    return _two("all_to_all", x, x.shape, x.size // group.size, group, name=name, priority=priority)
+
+
+def broadcast(x, root: int = 0, *, group: Group | None = None, name: str = "", priority: int = 0):
+    """x (an NDArray or a list of them) becomes that of root, in place. Returns x."""
+    group = group or init()
+    _check_rank(root, group, "broadcast: root")
+    with pause():
+        for a in check_arrays(x, "broadcast"):
+            here = _on_host(a)
+            use = UPDATE if group.rank == root else WRITE
+            group.run("broadcast", [here], [use], (a.size, root), "sum", name, None, priority)
+            if here is not a:
+                copy_into(here, a)
+    return x
+
+
+def send(x: NDArray, to: int, *, name: str = "", priority: int = 0) -> None:
+    """Sends x to a rank of the world, which calls `receive`. Messages between two ranks match in
+    the order of the calls."""
+    group = messages()
+    _check_rank(to, group, "send: to")
+    (x,) = check_arrays(x, "send")
+    with pause():
+        _message("send", _on_host(x), READ, to, name, priority)
+
+
+def receive(out: NDArray, of: int, *, name: str = "", priority: int = 0) -> NDArray:
+    """Writes what a rank of the world sends into out, of the same shape and dtype. Returns out."""
+    group = messages()
+    _check_rank(of, group, "receive: of")
+    (out,) = check_arrays(out, "receive")
+    with pause():
+        here = _on_host(out)
+        _message("receive", here, WRITE, of, name, priority)
+        if here is not out:
+            copy_into(here, out)
+    return out
+
+
+def _message(kind: str, x: NDArray, use: int, peer: int, name: str, priority: int) -> None:
+    group = messages()
+    if peer == group.rank:
+        raise InvalidValue(f"{kind}: rank {peer} is this process\n  fix: x.copy()")
+    number = group.message_id(peer, kind == "send")
+    group.run(kind, [x], [use], (x.size, peer), "sum", name, number, priority, compared=False)
+
+
+def barrier(group: Group | None = None) -> None:
+    """Waits until every rank is here and has done what it pushed before."""
+    waitall()
+    group = group or init()
+    if group.size > 1:
+        one = empty((1,))
+        group.run("all_reduce", [one], [UPDATE], (1, True), "sum", "barrier")
+        one.wait_to_read()
+
+
+def _check_rank(number: int, group: Group, what: str) -> None:
+    if not 0 <= number < group.size:
+        raise InvalidValue(f"{what} must be of 0 to {group.size - 1}, got {number}")

@@ -1,0 +1,124 @@
+"""The world: all ranks of a job, over MPI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..engine import at_end, ffi, lib, raise_last
+from ..engine.error import InvalidType, MXNetError
+from . import environment, heartbeat
+from .group import Group
+
+_state: dict[str, Any] = {}  # "world", "messages": Groups, "MPI": mpi4py's module, "place": Place
+
+
+def init() -> Group:
+    """Joins the ranks of this job, once; later calls change nothing. A process that no launcher
+    (mpiexec, srun, `python -m plait launch`) started is a world of one rank, and needs no MPI.
+
+    Returns: the group of all ranks. Raises MXNetError where mpi4py or an MPI library is missing.
+    """
+    if "world" not in _state:
+        if environment.of_environment() is None:
+            _state.update(world=Group(0, [0]), place=environment.Place(0, 1, 0, 1))
+        else:
+            _join()
+    return _state["world"]
+
+
+def _join() -> None:
+    try:
+        import mpi4py
+
+        mpi4py.rc.finalize = False  # only where all ranks end well
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise MXNetError(
+            f"dist.init: MPI cannot be used: {error}\n  fix: pip install 'plait[mpi]', or mpi4py"
+            " with your cluster's MPI"
+        ) from error
+    if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
+        raise MXNetError(
+            "dist.init: MPI was initialised for one thread\n  fix: mx.dist.init() before other"
+            " code starts MPI, or MPI_THREAD_SERIALIZED there"
+        )
+    everyone = MPI.COMM_WORLD
+    largest = everyone.Get_attr(MPI.TAG_UB)
+    if lib.pl_mpi_open(MPI.__file__.encode(), MPI._handleof(MPI.BYTE), largest):
+        raise_last()
+    _state.update(MPI=MPI, place=environment.of_mpi(everyone), whole=True)
+    made = [make_group(everyone.Dup(), range(everyone.size)) for _ in range(2)]
+    heartbeat.start(everyone.rank, everyone.size, everyone.bcast, _abandon)
+    lib.pl_heartbeat_watch(ffi.addressof(lib, "pl_comm_rank_left"))
+    at_end.append(_finalize)
+    _state.update(world=made[0], messages=made[1])
+
+
+def _abandon() -> None:
+    _state["whole"] = False
+
+
+def _finalize(error: BaseException | None) -> None:
+    """MPI waits for all ranks, so only where all ended well."""
+    if _state["whole"]:
+        _state["MPI"].Finalize()
+
+
+def make_group(communicator: Any, ranks) -> Group:
+    """A group of an mpi4py communicator that nothing else uses; ranks: their numbers in the
+    world."""
+    handle = _state["MPI"]._handleof(communicator)
+    return Group(communicator.rank, list(ranks), communicator, handle)
+
+
+def messages() -> Group:
+    """All ranks, for messages between two of them."""
+    init()
+    return _state.get("messages") or _state["world"]
+
+
+def is_initialized() -> bool:
+    """Was `init` called?"""
+    return "world" in _state
+
+
+def rank() -> int:
+    """The number of this process, from 0."""
+    return init().rank
+
+
+def size() -> int:
+    """The number of processes."""
+    return init().size
+
+
+def local_rank() -> int:
+    """The number of this process among those of its machine, from 0: the number of its GPU."""
+    init()
+    return _state["place"].local_rank
+
+
+def local_size() -> int:
+    """The number of processes on this machine."""
+    init()
+    return _state["place"].local_size
+
+
+def new_group(ranks) -> Group | None:
+    """A group of some ranks; every rank of the world calls this with the same ranks, in the same
+    order of calls. Returns None on ranks that are not among them."""
+    world, wanted = init(), sorted({int(r) for r in ranks})
+    if not wanted or wanted[0] < 0 or wanted[-1] >= world.size:
+        raise InvalidType(f"new_group: ranks must be of 0 to {world.size - 1}, got {list(ranks)}")
+    if world.size == 1:
+        return Group(0, [0])
+    communicator = world.communicator.Split(
+        0 if world.rank in wanted else _state["MPI"].UNDEFINED, world.rank
+    )
+    return make_group(communicator, wanted) if world.rank in wanted else None
+
+
+def exchange(value: Any, root: int = 0) -> Any:
+    """The value of root, a Python object, on all ranks. Waits for them."""
+    world = init()
+    return value if world.size == 1 else world.communicator.bcast(value, root)

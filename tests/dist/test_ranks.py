@@ -1,0 +1,81 @@
+"""Collectives and training on several ranks: against NumPy, and against one process."""
+
+import json
+
+import launched
+import numpy as np
+import pytest
+
+START = "import plait as mx; from plait import dist, nd; world = dist.init()\n"
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_collectives_have_the_values_of_numpy_and_the_same_bits(n):
+    assert launched.succeed(n, ["collectives.py"]).startswith(f"{n} ")
+
+
+def test_one_process_needs_no_launcher():
+    assert launched.succeed(1, ["collectives.py"]).startswith("1 ")
+
+
+@pytest.mark.parametrize("model", ["lenet", "lstm", "embedding", "module"])
+def test_training_on_two_ranks_gives_the_weights_of_one_process(model, tmp_path):
+    case = json.dumps([model, "dist_sync", {}])
+    weights = []
+    for n in (1, 2, 2):
+        file = tmp_path / f"{len(weights)}.npz"
+        printed = launched.succeed(n, ["training.py", case, str(file)])
+        weights.append((printed.split()[0], np.load(file)))
+    (_, alone), (first, shared), (second, _) = weights
+    assert first == second, "two runs have different bits"
+    for name in alone:
+        scale = np.abs(alone[name]).max()
+        np.testing.assert_allclose(shared[name], alone[name], rtol=1e-6, atol=1e-6 * scale)
+
+
+def test_ranks_that_run_other_operations_are_told_so():
+    status, out = launched.run(
+        2,
+        START + "x = nd.ones((2 + world.rank, 3))\n"
+        "dist.all_reduce(x, name='weights').wait_to_read()",
+    )
+    assert status == 1
+    assert "ranks do not run the same operations" in out
+    assert "all_reduce sum float32 (2, 3) weights" in out
+    assert "all_reduce sum float32 (3, 3) weights" in out
+
+
+def test_unequal_numbers_of_batches_end_in_an_error_that_names_the_rank():
+    status, out = launched.run(
+        2,
+        START + "for step in range(3 - world.rank):\n    x = dist.all_reduce(nd.ones((4,)))\n"
+        "    x.wait_to_read()",
+    )
+    assert status == 1
+    assert "rank 0 waits for rank 1, whose program has ended" in out
+    assert "fix: the same number of batches on all ranks" in out
+
+
+def test_a_deadline_names_the_rank_that_did_not_answer():
+    status, out = launched.run(
+        2,
+        START + "import threading\n"
+        "if world.rank == 0:\n    dist.all_reduce(nd.ones((4,)), name='w').wait_to_read()\n"
+        "threading.Event().wait()",
+        PLAIT_COMM_TIMEOUT="2",
+    )
+    assert status == 1
+    assert "all_reduce w: rank 0 waited 2 s for rank 1" in out
+
+
+def test_a_rank_that_is_killed_ends_the_others_with_its_name():
+    status, out = launched.run(
+        2,
+        START + "import os, signal\n"
+        "if world.rank == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "try:\n    dist.all_reduce(nd.ones((4,))).wait_to_read()\n"
+        "except mx.MXNetError as error: print('rank 0 says', error, flush=True)",
+        within_s=60,
+    )
+    assert status != 0
+    assert "rank 1" in out

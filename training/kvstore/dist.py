@@ -1,0 +1,124 @@
+"""The stores "dist_sync" and "dist_device_sync": every process has the weights, gradients are
+summed over all processes, and every process makes the same update."""
+
+from __future__ import annotations
+
+from ...dist import Group, all_gather, all_reduce, barrier, broadcast, init
+from ...dist.schedules import SLICE_BYTES
+from ...engine import cpu
+from ...ndarray import NDArray
+from ...ndarray.creation import array, zeros
+from ...ndarray.functions import add_n
+from ...ndarray.sparse import row_sparse_array
+from .base import STORES
+from .kvstore import KVStore
+
+SMALL_BYTES = 1 << 16  # gradients below it are sent together
+
+
+class DistStore(KVStore):
+    """Weights by key, in every process. A push sums over the devices of all processes.
+
+    All processes call the same methods with the same keys in the same order. The sums have the same
+    bits in all of them, so the weights stay equal without being sent.
+    """
+
+    def __init__(self, handle="dist_sync"):
+        super().__init__(handle)
+        self._group: Group = init()
+        self._ids: dict = {}  # of what is sent together: an id of the group
+
+    @property
+    def rank(self) -> int:
+        """The number of this process, from 0."""
+        return self._group.rank
+
+    @property
+    def num_workers(self) -> int:
+        """How many processes there are."""
+        return self._group.size
+
+    def _barrier(self) -> None:
+        barrier(self._group)
+
+    def _set(self, key, value: NDArray) -> None:
+        super()._set(key, value)
+        stored = self._stored[key]
+        if stored.stype == "default":
+            broadcast(stored, group=self._group, name=str(key))
+        elif self._group.size > 1:
+            mine = stored if self.rank == 0 else stored[0:0]
+            self._stored[key] = self._sum_rows(key, mine)
+
+    def _over_processes(self, sums: list[tuple], firsts: dict) -> list[tuple]:
+        """Small ones travel together, in the order in which they are pushed."""
+        if self._group.size == 1:
+            return sums
+        made: dict = {}
+        together: list[int] = []
+        n_bytes = 0
+        for i, (key, merged) in enumerate(sums):
+            s = merged._spec
+            if s.stype != "default":
+                made[i] = self._sum_rows(key, merged)
+            elif s.nbytes >= SMALL_BYTES:
+                made[i] = self._reduce([i], sums, firsts)[0]
+            else:
+                if together and (
+                    n_bytes + s.nbytes > SLICE_BYTES or sums[together[0]][1].dtype != merged.dtype
+                ):
+                    made.update(zip(together, self._reduce(together, sums, firsts)))
+                    together, n_bytes = [], 0
+                together.append(i)
+                n_bytes += s.nbytes
+        if together:
+            made.update(zip(together, self._reduce(together, sums, firsts)))
+        return [(key, made[i]) for i, (key, _) in enumerate(sums)]
+
+    def _reduce(self, some: list[int], sums: list[tuple], firsts: dict) -> list[NDArray]:
+        keys = tuple(sums[i][0] for i in some)
+        number = self._ids.get(keys)
+        if number is None:
+            number = self._ids[keys] = self._group.new_id()
+        arrays = [sums[i][1] for i in some]
+        return all_reduce(
+            arrays,
+            group=self._group,
+            name=", ".join(map(str, keys[:3])) + (" ..." if len(keys) > 3 else ""),
+            key=number,
+            priority=max(firsts[k] for k in keys),
+        )
+
+    def _sum_rows(self, key, merged: NDArray) -> NDArray:
+        """The sum of row_sparse values. Each process has other rows: their numbers are exchanged
+        first, which waits."""
+        group, shape = self._group, merged.shape
+        data, rows = merged._parts
+        counts = all_gather(array([rows.shape[0]], dtype="int64"), group=group, name=f"{key} rows")
+        lengths = [int(n) for n in counts.asnumpy()]
+        longest = max(lengths)
+        if longest == 0:
+            return merged
+
+        def everywhere(x: NDArray) -> NDArray:
+            padded = zeros((longest, *x.shape[1:]), dtype=x.dtype)
+            if x.shape[0]:
+                padded[: x.shape[0]] = x.as_in_context(cpu())
+            whole = all_gather(padded, group=group, name=str(key))
+            return whole.reshape((group.size, longest, *x.shape[1:]))
+
+        values, numbers = everywhere(data), everywhere(rows)
+        parts = [
+            row_sparse_array((values[r, :n], numbers[r, :n]), shape=shape, dtype=merged.dtype)
+            for r, n in enumerate(lengths)
+            if n
+        ]
+        total = parts[0] if len(parts) == 1 else add_n(*parts)
+        return total.as_in_context(merged.context)
+
+
+STORES.update(
+    dict.fromkeys(
+        ("dist", "dist_sync", "dist_device_sync", "dist_sync_device", "dist_device"), DistStore
+    )
+)
