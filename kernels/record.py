@@ -55,7 +55,9 @@ DTYPES = (
 HALVES = ("float16", "bfloat16")  # stored in 16 bits, computed in float32
 NATIVE_FLOATS = ("float32", "float64")  # in which C computes
 FLOATS = (*NATIVE_FLOATS, *HALVES)
-NATIVE = (*NATIVE_FLOATS, "int32", "int64", "int8", "uint8")  # dtypes of generated C loops
+NATIVE_INTS = ("int32", "int64", "int8", "uint8")
+NATIVE = (*NATIVE_FLOATS, *NATIVE_INTS)  # dtypes of generated C loops
+NUMERIC = (*FLOATS, *NATIVE_INTS)  # and of CUDA kernels
 
 
 class Type(NamedTuple):

@@ -30,6 +30,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 # NVRTC refuses functions without __device__, constexpr ones too, unless told that they have it
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
 GENERATED = ("--fmad=false",)  # of text
+EXACT = (*OPTIONS, *GENERATED)  # of sources whose results must be the reference's bits
 EXTERN = 'extern "C" __global__'
 
 _lock = threading.Lock()

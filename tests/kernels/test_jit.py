@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-import plait.kernels.cpu  # noqa: F401
+import plait.kernels.cpu.backend  # noqa: F401
 import pytest
 from plait.kernels import cache as disk
 from plait.kernels import jit
