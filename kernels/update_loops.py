@@ -1,7 +1,7 @@
 """Loops of optimizer updates, made from their references.
 
 The reference of an update runs here once on symbols instead of arrays; what it does to them is the
-loop (generate.py). Arithmetic between numbers alone is done in double before the loop, as Python
+loop (statements.py). Arithmetic between numbers alone is done in double before the loop, as Python
 does it.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from .generate import MADE, Loop, Name, Statement
 from .record import Operator, Type
+from .statements import MADE, Loop, Name, Statement
 
 
 class Rule(NamedTuple):

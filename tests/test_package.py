@@ -160,7 +160,7 @@ def test_generated_stubs_are_there():
 
 
 def test_installed_files_have_the_headers_of_the_jit():
-    from plait.kernels import jit
+    from plait.kernels.cpu import jit
 
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     package = ".".join(["plait", *jit.CPU.relative_to(ROOT).parts])

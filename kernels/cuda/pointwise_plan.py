@@ -7,9 +7,9 @@ from math import prod
 
 from ..cpu.layout import broadcast_strides, collapse
 from ..fused import COMPUTED_IN, converted
-from ..generate import Loop, Name, statement
 from ..loops import Form
 from ..record import Type
+from ..statements import Loop, Name, statement
 from .launch import Argument, Buffer, Float32, Float64, Launch, Scalar
 from .layout import (
     THREADS,

@@ -27,7 +27,7 @@ from .reduce import method
 
 def can_compile(device) -> bool:
     """Is there a C compiler?"""
-    from .. import jit  # here: it brings much of the standard library, and few processes compile
+    from ..cpu import jit  # here: it brings much of the standard library, and few processes compile
 
     return jit.compiler() is not None
 
@@ -35,7 +35,7 @@ def can_compile(device) -> bool:
 def prepare(groups: Sequence[tuple[Group, Sequence[str]]], device) -> list[bool]:
     """Compiles the loops of (group, dtypes of its inputs) that are not compiled yet, in parallel.
     Returns for each whether it exists now."""
-    from .. import jit
+    from ..cpu import jit
 
     sources = []
     for group, dtypes in groups:
@@ -120,7 +120,7 @@ def _rows(group: Group, ins, outs) -> Native | None:
 
 
 def jit_function(group: Group, dtypes: Sequence[str]) -> int:
-    from .. import jit
+    from ..cpu import jit
 
     return jit.function(source(group, dtypes, jit.FUNCTION))
 

@@ -12,7 +12,8 @@ from plait.graph.passes.epilogue_dense import epilogue_dense
 from plait.graph.passes.fuse import fuse
 from plait.graph.passes.norm_act import norm_act
 from plait.graph.passes.views import view_of
-from plait.kernels import backend, jit
+from plait.kernels import backend
+from plait.kernels.cpu import jit
 from plait.kernels.record import REGISTRY, Operator, Type, lookup
 from plait.kernels.traits import Constant, Identity, Matmul, Sum, kind_text
 

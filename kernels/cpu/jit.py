@@ -23,15 +23,15 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
-from ..engine import lib
-from ..engine.settings import get
-from . import cache
+from ...engine import lib
+from ...engine.settings import get
+from .. import cache, compilers
 from .generate import ISAS
 
-CPU = Path(__file__).resolve().parent / "cpu"
+CPU = Path(__file__).resolve().parent
 HEAD = '#include <stdint.h>\n#include "half.h"\n'
 HEADERS = ("half.h", "row_reduce.h")  # what sources include
 FUNCTION = "plk_compiled"  # the name that every source defines
@@ -49,9 +49,6 @@ _lock = threading.Lock()
 _loaded: dict[str, int] = {}  # key -> address; 0: it cannot be compiled here
 _libraries: list = []  # never unloaded: plans point into them
 _processes: set[subprocess.Popen] = set()
-_stopped = False
-# around the wait for a compiler: a thread may let go of what it holds
-waiting: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
 
 
 def function(source: str) -> int:
@@ -173,7 +170,7 @@ class _Compilation:
                 str(self._made),
             ]
             with _lock:
-                if _stopped:
+                if compilers.stopped():
                     raise OSError("the process ends")
                 self._process = subprocess.Popen(
                     [*command, "-lm"],
@@ -200,9 +197,9 @@ class _Compilation:
     def repeat(self) -> None:
         """Tries again, some time later. Notes the failure if there is no success."""
         for attempt in range(1, ATTEMPTS):
-            if _stopped:
+            if compilers.stopped():
                 return
-            with waiting():
+            with compilers.waiting():
                 time.sleep(attempt * PAUSE_S)
             self._start(None)
             if self.finish():
@@ -222,7 +219,7 @@ class _Compilation:
             self._work.cleanup()
 
     def _load(self, process: subprocess.Popen) -> None:
-        with waiting():
+        with compilers.waiting():
             try:
                 _, text = process.communicate(timeout=SLOW_S)
             except subprocess.TimeoutExpired:
@@ -236,24 +233,19 @@ class _Compilation:
             raise OSError("the compiled library cannot be loaded")
 
 
-def stop() -> None:
-    """Ends the compilers at work and starts no more: the process ends."""
-    global _stopped
-    with _lock:
-        _stopped = True
+def _stop() -> None:
+    with _lock:  # one that starts now sees that the process ends
         for process in _processes:
             process.kill()
 
 
-def stopped() -> bool:
-    """Does the process end?"""
-    return _stopped
+compilers.on_stop.append(_stop)
 
 
 def _fail(key: str, why) -> None:
     with _lock:
         _loaded.setdefault(key, 0)
-    if not _stopped:
+    if not compilers.stopped():
         log.warning(
             "a fused kernel cannot be compiled, its operators stay unfused, and the last bits of"
             " results are not those of a run in which it can: %s",
