@@ -9,7 +9,7 @@ The operator reference lists the traits of each operator. docs/design/kernels.md
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # ---- how an operator runs ------------------------------------------------------------------------
 
@@ -69,6 +69,16 @@ class Lowered(NamedTuple):
     """
 
     make: Callable
+
+
+class Decomposition(NamedTuple):
+    """The same computation in other operators, which run where these have kernels and it has none.
+
+    rule: (F, *inputs, **attrs) -> list of all outputs, or None. Inputs of 16 bits arrive as
+        float32.
+    """
+
+    rule: Callable[..., Sequence[Any] | None]
 
 
 class Specialised(NamedTuple):
@@ -228,7 +238,8 @@ class Matmul(NamedTuple):
 
 
 class Heads:
-    """A product of attention on interleaved heads; its `body` is a stacked product of views."""
+    """A product of attention on interleaved heads; its decomposition is a stacked product of
+    views."""
 
 
 class Softmax:

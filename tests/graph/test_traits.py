@@ -28,9 +28,7 @@ def twins(monkeypatch):
 
     def twin(op):
         if op not in made:
-            fields = {f.name: getattr(op, f.name) for f in dataclasses.fields(Operator) if f.init}
-            for cache in ("plans", "inferred", "completed", "attributes", "no_attrs", "gradients"):
-                fields.pop(cache)
+            fields = {f.name: getattr(op, f.name) for f in dataclasses.fields(Operator)}
             made[op] = Operator(**fields | {"name": f"twin of {op.name}", "aliases": ()})
             monkeypatch.setitem(REGISTRY, made[op].name, made[op])
         return made[op]
