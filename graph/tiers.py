@@ -229,6 +229,7 @@ class Compiler:
             self._ready = settings.get("PLAIT_TIER") == "ready"
             self._jobs.append(weakref.ref(job))
             if self._thread is None:
+                compilers.load()
                 compilers.waiting = self.unlocked
                 self._thread = threading.Thread(target=self._work, name="plait-tier1", daemon=True)
                 self._thread.start()

@@ -11,6 +11,15 @@ on_stop: list[Callable[[], None]] = []  # end the compilers of a device that are
 _stopped = False
 
 
+def load() -> None:
+    """Imports what compilers need of the standard library, on the caller's thread. Some of these
+    modules register functions that run at forks: no other thread may fork meanwhile."""
+    import logging  # noqa: F401  (here: few processes compile)
+    import random  # noqa: F401
+    import subprocess  # noqa: F401
+    import tempfile  # noqa: F401
+
+
 def stop() -> None:
     """Ends the compilers at work and starts no more: the process ends."""
     global _stopped

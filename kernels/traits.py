@@ -197,6 +197,18 @@ class SameMemory:
     """Output 0 is the bytes of input 0 under another shape."""
 
 
+class DeviceCopy:
+    """Output 0 is input 0, which may be on another device."""
+
+
+class Join(NamedTuple):
+    """All inputs, one after the other along an axis of output 0. axis: the name of the parameter.
+    stacks: that axis is a new one."""
+
+    axis: str
+    stacks: bool = False
+
+
 class Permutation(NamedTuple):
     """Another order of axes. axes: (number of axes, **attrs) -> for each axis the input's."""
 
@@ -218,6 +230,27 @@ class Section(NamedTuple):
 
 class Strided:
     """What lies at the parameters `at`, `sizes` and `steps` of input 0's memory."""
+
+
+# ---- gradients that have few rows ----------------------------------------------------------------
+
+
+class RowScatter(NamedTuple):
+    """Rows of input 0, added up at the row numbers of input 1 in zeros.
+
+    when: (**attrs) -> bool.
+    """
+
+    when: Callable[..., bool]
+
+
+class RowGradient(NamedTuple):
+    """The gradient of input 1 is row_sparse where arrays have storage types.
+
+    when: (storage type of input 0, **attrs) -> bool.
+    """
+
+    when: Callable[..., bool]
 
 
 # ---- operators that are fused with their neighbours ----------------------------------------------

@@ -1,6 +1,6 @@
 """The backend of CPUs."""
 
-from ...engine import hooks
+from ...engine import cpu, hooks
 from ..backend import Backend, Branches, Fusion, register
 from ..record import REGISTRY
 from ..tables import CPU, fused, on_cpu, reduce
@@ -10,7 +10,7 @@ from ..traits import Decomposition
 @on_cpu(*sorted({op.name for op in REGISTRY.values() if op.has(Decomposition)}), derived=True)
 def decomposition_cpu(op, ins, outs, attrs):
     """A program of the operator's decomposition, as one kernel."""
-    return hooks.get("kernel of a decomposition")(op, ins, outs, attrs)
+    return hooks.get("kernel of a decomposition")(op, ins, outs, attrs, cpu())
 
 
 register(

@@ -124,7 +124,7 @@ def backward(ins, outs, attrs, at: int):
     batch, heads, n_q, n_k, _, _ = attrs["sizes"]
     scratch, first, dtype = ScratchSpace(), len(ins), call.dtype
     covered = [sum(prod(v[2]) for v in views if v[0] == i) for i in range(n)]
-    found = [
+    found: list[Fill | Launch] = [
         Fill(Buffer(first + i), prod(t.shape) * ITEM_BYTES[dtype])
         for i, t in enumerate(outs[:n])
         if covered[i] != prod(t.shape)

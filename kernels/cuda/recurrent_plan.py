@@ -5,6 +5,7 @@ bfloat16."""
 from __future__ import annotations
 
 from math import inf, prod
+from typing import Any
 
 from ...engine import cuda
 from ..ops.recurrent_cells import GATES, SPARE, Layout, layout
@@ -250,7 +251,8 @@ def backward(ins, outs, attrs, at_x: int):
     rounded = [call.array(lines, max(lay.rows, n)) for _ in range(2)] if small else []
     below = call.array(lines, width) if lay.layers > 1 else None
     grads = [call.array(lines, width) for _ in range(min(2, lay.layers - 1))]
-    barrier, dy = call.scratch.take(4), Buffer(0)
+    barrier = call.scratch.take(4)
+    dy: Any = Buffer(0)
 
     def as_small(x, size: int, place: int):
         """x in the type of products."""
@@ -262,7 +264,8 @@ def backward(ins, outs, attrs, at_x: int):
         return rounded[place]
 
     for layer in reversed(range(lay.layers)):
-        i, k, x = layer * lay.directions, lay.inputs, Buffer(at_x)
+        i, k = layer * lay.directions, lay.inputs
+        x: Any = Buffer(at_x)
         mask = call.block(layer - 1, "mask", reserve) if layer and call.p > 0 else None
 
         def cells(make, there=True):
@@ -308,11 +311,14 @@ def backward(ins, outs, attrs, at_x: int):
             found.append(call.masked(dx, mask, dx, lines * width))
         dy = dx
     own = steps(found, call.scratch)
-    if not call.by_library(True):
+    if own is None or not call.by_library(True):
         return own
-    names = (("dy", "dlast_h", "dlast_c"), ("x", "parameters", "h", "c"))
-    names += (("dx", "dparameters", "dh", "dc"),)
-    arrays = {}
+    names: tuple[tuple[str, ...], ...] = (
+        ("dy", "dlast_h", "dlast_c"),
+        ("x", "parameters", "h", "c"),
+        ("dx", "dparameters", "dh", "dc"),
+    )
+    arrays: dict[str, Any] = {}
     for those, number in zip(names, (0, at_x, first)):
         arrays |= {k: Buffer(number + i) for i, k in enumerate(those[: None if lstm else -1])}
     return recurrent_cudnn.backward(call, own, arrays, reserve)

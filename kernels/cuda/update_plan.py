@@ -251,7 +251,7 @@ def lamb(rule: Rule, numbers, is_corrected, ins, outs) -> Native:
         rates: list[Argument] = [Scalar(numbers["lr"][k], "float64") for k in own]
         results = [Buffer(len(ins) + k) for k in own]
         given = [Scratch(sums[what] + 4 * start) for what in ("weights", "directions")]
-        arrays = weights, results, moved, []
+        own_arrays: tuple = (weights, results, moved, [])
         steps.append(
             _lamb_step(
                 "float32",
@@ -260,7 +260,7 @@ def lamb(rule: Rule, numbers, is_corrected, ins, outs) -> Native:
                 capacity,
                 n_chunks,
                 chunks,
-                arrays,
+                own_arrays,
                 rates,
                 given,
                 bounds,

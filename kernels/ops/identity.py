@@ -14,7 +14,7 @@ from ..record import (
     same_type,
     sample,
 )
-from ..traits import Constant, Identity, LoopForm, LossLayer
+from ..traits import Constant, DeviceCopy, Identity, LoopForm, LossLayer
 from .unary import unary
 
 unary(
@@ -25,7 +25,7 @@ unary(
     dtypes="all",
     native=True,
     aliases=("identity",),
-    traits=(Identity(),),
+    traits=(Identity(), DeviceCopy()),
     doc="A copy of x.",
 )
 unary(

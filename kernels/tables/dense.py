@@ -183,7 +183,8 @@ def _scores(ins, outs, attrs, parts, at, place) -> Native | None:
     found = cuda.matmul(
         ins[0].dtype,
         *(m, n, size),
-        *(a, b, cuda.Buffer(len(ins)), scratch),
+        *(a, b, cuda.Buffer(len(ins))),
+        scratch,
         n_batch=n_batch,
         a_step=a_step,
         b_step=b_step,
@@ -219,7 +220,8 @@ def attended_values_cuda(op, ins, outs, attrs):
     found = cuda.matmul(
         ins[0].dtype,
         *(m, size, k),
-        *(cuda.Buffer(1), values, cuda.Buffer(2), scratch),
+        *(cuda.Buffer(1), values, cuda.Buffer(2)),
+        scratch,
         n_batch=n_batch,
         a_step=m * k,
         b_step=step,

@@ -102,7 +102,7 @@ def gather_nd_cuda(op, ins, outs, attrs):
 @on_cuda(*WHAT)
 def scatter_nd_cuda(op, ins, outs, attrs):
     add, given = WHAT[op.name] == lib.PLK_ADD, WHAT[op.name] == lib.PLK_SET_IN
-    y, rows, indices = outs[0], *ins[-2:]
+    y, (rows, indices) = outs[0], ins[-2:]
     struct = _struct(y.shape, indices)
     if struct is None or rows.dtype != y.dtype or add and y.dtype not in NUMERIC:
         return None

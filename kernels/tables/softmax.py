@@ -97,23 +97,24 @@ def _launch_lines(function: str, types: str, along: Lines, held: tuple, arrays, 
     outer, n, inner = along
     if inner == 1:
         threads, items, vector = cuda.row_shape(n, cuda.vector_of(*held), n_arrays)
-        grid, block = cuda.row_launch(outer, threads)
         name = f"{function.format('rows')}<{types}, {threads}, {items}, {vector}>"
-        sizes = [cuda.Int64(outer), cuda.Int32(n)]
+        arguments = [cuda.Int64(outer), cuda.Int32(n), *arrays]
+        launch = cuda.Launch("softmax.cu", name, *cuda.row_launch(outer, threads), arguments)
     else:
-        grid, block = (outer * cuda.ceil_div(inner, COLUMNS),), (COLUMNS, COLUMN_ROWS)
-        name, sizes = f"{function.format('columns')}<{types}>", [cuda.Int64(n), cuda.Int64(inner)]
-    return cuda.launches(cuda.Launch("softmax.cu", name, grid, block, [*sizes, *arrays]))
+        name, grid = f"{function.format('columns')}<{types}>", outer * cuda.ceil_div(inner, COLUMNS)
+        arguments = [cuda.Int64(n), cuda.Int64(inner), *arrays]
+        launch = cuda.Launch("softmax.cu", name, (grid,), (COLUMNS, COLUMN_ROWS), arguments)
+    return cuda.launches(launch)
 
 
 def _on_cuda(call: Call | None, x: Type, y: Type, to: int = 1) -> Native | None:
     """softmax of input 0 into buffer `to`."""
     if call is None or x.dtype not in FLOATS or y.dtype not in FLOATS or 0 in x.shape:
         return None
-    types = [cuda.TYPES[d] for d in (x.dtype, y.dtype, call.lengths or "int32")]
+    dtypes = (x.dtype, y.dtype, call.lengths or "int32")
+    types = ", ".join([*(cuda.TYPES[d] for d in dtypes), cuda.bool_of(call.log)])
     arrays = [*map(cuda.Buffer, (0, 1, to)), cuda.Float64(call.scale)]
     arrays.append(cuda.Int32(bool(call.lengths)))
-    types = ", ".join([*types, cuda.bool_of(call.log)])
     return _launch_lines("softmax_{}", types, call.along, (x.dtype, y.dtype), arrays)
 
 

@@ -58,7 +58,7 @@ def test_a_kernel_of_its_own_comes_first():
 def test_eager_calls_have_one_kernel():
     op = REGISTRY["_softmax_output_grad"]
     attrs = op.parse({"normalization": "valid", "use_ignore": True})
-    found = body_entry(op, [Type((8, 5)), Type((8,))], [Type((8, 5))], attrs)
+    found = body_entry(op, [Type((8, 5)), Type((8,))], [Type((8, 5))], attrs, cpu())
     assert found.function == "pl_kernel_loop" and not found.can_fail
 
 
