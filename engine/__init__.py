@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from . import _array, callback, location, settings
+from . import _array, callback, imports, location, settings
 from ._core import ffi, lib
 from .device import (
     Context,
@@ -365,3 +365,4 @@ os.register_at_fork(
     after_in_parent=lib.pl_engine_fork_end,
     after_in_child=lib.pl_engine_fork_end,
 )
+os.register_at_fork(before=imports.wait_for_other_threads)  # first: it was registered last

@@ -324,3 +324,27 @@ def test_a_record_reads_no_more_than_its_file_has(tmp_path, monkeypatch):
         with pytest.raises(mx.MXNetError, match="is cut off: 536870911 bytes announced, 5 left"):
             file.read()
     assert max(asked) <= 8
+
+
+@pytest.mark.parametrize("name", ["_power_scalar", "_scaled_power"])
+def test_minus_infinity_to_the_power_of_a_half_is_infinity(name):
+    """As C's pow and MXNet; the references took NumPy's square root, which is NaN."""
+    x = np.array([-np.inf, 4.0, -4.0], "float32")
+    wanted = np.array([np.inf, 2.0, np.nan], "float32")
+    np.testing.assert_array_equal(call(name, x, scalar=0.5).asnumpy(), wanted)
+    with np.errstate(invalid="ignore"):
+        reference = lookup(name).ref(np, x, **lookup(name).parse({"scalar": 0.5}))
+    np.testing.assert_array_equal(reference, wanted)
+
+
+@pytest.mark.parametrize("stype, shape", [("row_sparse", ()), ("csr", (3,)), ("csr", (2, 3, 4))])
+def test_a_shape_without_that_storage_type_is_refused_by_graphs_too(stype, shape):
+    """A graph, which computes with dense arrays, gave cast_storage's input."""
+    x = nd.ones((24,))[: int(np.prod(shape))].reshape(shape)
+    symbol = mx.sym.cast_storage(mx.sym.Variable("x"), stype=stype)
+    for run in (
+        lambda: nd.cast_storage(x, stype=stype),
+        lambda: symbol.bind(mx.cpu(), {"x": x}).forward(),
+    ):
+        with pytest.raises(mx.MXNetError, match="cast_storage: a "):
+            run()

@@ -477,7 +477,9 @@ pointwise(
     "_scaled_power",
     "factor == 0 ? 0 : factor * pow(x, scalar)",
     params={"factor": 1.0, "scalar": 1.0},
-    ref=lambda xp, x, factor, scalar: factor * xp.power(x, scalar) if factor else xp.zeros_like(x),
+    ref=lambda xp, x, factor, scalar: (
+        factor * _power(xp, x, xp.asarray(scalar, dtype=x.dtype)) if factor else xp.zeros_like(x)
+    ),
     grad=lambda F, dy, x, y, factor, scalar: (
         dy * F._scaled_power(x, factor=factor * scalar, scalar=scalar - 1)
     ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import prod
 
 from ...engine.error import IndexOutOfRange, OperatorError, ShapeError
-from ..record import Param, Type, operator, same_type, sample, values
+from ..record import Param, Type, operator, sample, values
 from ..shapes import must_be, same_dtype
 from ..spec import STYPES
 
@@ -98,11 +98,21 @@ operator(
 
 # ---- MXNet's operators ---------------------------------------------------------------------------
 
+
+def _cast_storage_infer(ins, stype):
+    (x,) = ins
+    if stype == "row_sparse" and not x.shape:
+        raise ShapeError("cast_storage", "a row_sparse array has at least one axis, got ()")
+    if stype == "csr" and len(x.shape) != 2:
+        raise ShapeError("cast_storage", f"a csr array has two axes, got the shape {x.shape}")
+    return [x]
+
+
 operator(
     "cast_storage",
     aliases=("_sparse_cast_storage",),
     params=(Param("stype", STYPES),),
-    infer=same_type,
+    infer=_cast_storage_infer,
     ref=lambda xp, x, *, stype: x.copy(),
     grad=lambda F, dys, xs, ys, stype: [dys[0]],
     inplace=((0, 0),),

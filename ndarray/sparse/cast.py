@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...engine.error import IndexOutOfRange, InvalidType, InvalidValue, ShapeError
+from ...engine.error import IndexOutOfRange, InvalidType, InvalidValue
 from ...kernels.record import lookup
 from ...kernels.spec import from_bfloat16
 from ..invoke import invoke
@@ -35,8 +35,6 @@ def _nonzero(x: NDArray) -> np.ndarray:
 
 def to_row_sparse(x: NDArray) -> arrays.RowSparseNDArray:
     """The rows of a dense array that are not zero."""
-    if not x.shape:
-        raise ShapeError("cast_storage", "a row_sparse array has at least one axis, got ()")
     found = _nonzero(x)
     rows = np.flatnonzero(found.reshape(x.shape[0], -1).any(axis=1)) if found.size else ()
     return arrays.row_sparse(x.shape, gather(x, rows), index_array(rows, x))
@@ -44,8 +42,6 @@ def to_row_sparse(x: NDArray) -> arrays.RowSparseNDArray:
 
 def to_csr(x: NDArray) -> arrays.CSRNDArray:
     """The elements of a dense matrix that are not zero."""
-    if len(x.shape) != 2:
-        raise ShapeError("cast_storage", f"a csr array has two axes, got the shape {x.shape}")
     rows, columns = np.nonzero(_nonzero(x))
     flat = invoke(lookup("reshape_to"), (x,), {"shape": (x.shape[0] * x.shape[1],)})
     values = gather(flat, rows * x.shape[1] + columns)

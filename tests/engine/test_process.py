@@ -43,6 +43,31 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert out == "7\n"
 
 
+def test_a_fork_waits_for_the_imports_of_other_threads(tmp_path):
+    """The child would wait for ever for the lock of a module that its parent was importing."""
+    (tmp_path / "slow.py").write_text(
+        "import __main__, time; __main__.started.set(); time.sleep(0.3); value = 3"
+    )
+    out, _ = run(
+        """
+started = threading.Event()
+def use():
+    import slow
+threading.Thread(target=use).start()
+started.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+import slow
+if child == 0:
+    os._exit(slow.value)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""",
+        PYTHONPATH=str(tmp_path),
+    )
+    assert out == "3\n"
+
+
 def test_a_child_of_a_busy_process_says_that_operations_are_lost():
     out, _ = run("""
 x, held, go = Var(), threading.Event(), threading.Event()
