@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from ..record import Type
 from ..spec import ITEM_BYTES
-from .launch import Argument, Int32, Int64, Launch, Struct
+from .launch import Int32, Int64, Launch, Struct
 
 TYPES = {
     "float32": "float",
@@ -85,7 +86,7 @@ def spread(
     source: str,
     function: str,
     n: int,
-    arguments: Sequence[Argument],
+    arguments: Sequence[Any],  # Argument
     per_thread: int = 1,
     options: tuple[str, ...] | None = None,
 ) -> Launch:

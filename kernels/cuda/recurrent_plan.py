@@ -177,7 +177,8 @@ def forward(ins, outs, attrs):
     call = _Call(ins[0], ins[-1], attrs, attrs["p"] if train else 0.0, numbers)
     if not call.serves:
         return None
-    lay, first, found = call.lay, len(ins), []
+    lay, first = call.lay, len(ins)
+    found: list[Any] = []
     y, reserve = Buffer(first), first + len(outs) - 1
     shows = bool(attrs["state_outputs"])
     width, n_states = lay.directions * lay.hidden, lay.batch * lay.hidden
@@ -185,7 +186,8 @@ def forward(ins, outs, attrs):
     state = call.pair(lambda d: call.floats(2, n_states))
     cell = call.pair(lambda d: call.floats(n_states) if lstm else NOWHERE)
     between = [call.array(call.lines, width) for _ in range(min(2, lay.layers - 1))]
-    barrier, x, k = call.scratch.take(4), Buffer(0), lay.inputs
+    barrier, k = call.scratch.take(4), lay.inputs
+    x: Any = Buffer(0)
     for layer in range(lay.layers):
         last = layer == lay.layers - 1
         if layer and call.p > 0:
@@ -222,7 +224,7 @@ def forward(ins, outs, attrs):
     if train:
         found.append(Fill(call.spare(reserve), SPARE * call.item))
     own = steps(found, call.scratch)
-    if not call.by_library(train):
+    if own is None or not call.by_library(train):
         return own
     arrays = {"x": Buffer(0), "parameters": Buffer(1), "h": Buffer(2), "y": y}
     arrays |= {"c": Buffer(3)} if lstm else {}

@@ -152,7 +152,7 @@ def move_cuda(op, ins, outs, attrs):
     if found is None:
         return None
     y, to = outs[0], cuda.Buffer(len(ins))
-    steps = []
+    steps: list[cuda.Fill | cuda.Copy | cuda.Launch] = []
     if found.base == ZEROS:
         steps.append(cuda.Fill(to, nbytes(y)))
     elif found.base == FIRST:

@@ -141,7 +141,8 @@ def _gather(op, a, indices, axis: int, mode: str, a_at: int, indices_at: int) ->
 
 @on_cuda("take")
 def take_cuda(op, ins, outs, attrs):
-    return _gather(op, *ins, attrs["axis"], attrs["mode"], 0, 1)
+    a, indices = ins
+    return _gather(op, a, indices, attrs["axis"], attrs["mode"], 0, 1)
 
 
 @on_cuda("Embedding", "_contrib_SparseEmbedding")

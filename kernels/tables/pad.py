@@ -28,7 +28,8 @@ def _pad(function, mode, pad_width, x, y):
         return None
     if y.shape != tuple(n + sum(p) for n, p in zip(x.shape, pads)):
         return None
-    inner, dims = 1, []
+    inner = 1
+    dims: list[tuple[int, int, int]] = []
     for n, (before, after) in zip(reversed(x.shape), reversed(pads)):
         if not before + after and not dims:
             inner *= n
@@ -76,7 +77,7 @@ def pad_cuda(op, ins, outs, attrs):
     value = value if x.dtype in FLOATS else int(value)
     strides = contiguous(y.shape)
     offset = sum(p * s for p, s in zip(attrs["pad_width"][::2], strides))
-    first = cuda.Fill(to, nbytes(y))
+    first: cuda.Fill | cuda.Launch = cuda.Fill(to, nbytes(y))
     if value:
         first = cuda.copy_plan.fill(y.shape, strides, 0, y, to, cuda.Float64(value))
     copy = StridedCopy(x.shape, contiguous(x.shape), strides, 0, offset)

@@ -54,7 +54,8 @@ def dropout_cpu(op, ins, outs, attrs):
     if x.dtype != "float32":
         return None
     active, n = op.is_random(attrs), prod(x.shape)
-    dims, strides = [], []
+    dims: list[int] = []
+    strides: list[int] = []
     if active:
         dims, (strides,) = collapse(x.shape, broadcast_strides(mask.shape, x.shape))
     if len(dims) > MAX_DIMS:
@@ -114,7 +115,7 @@ def dropout_cuda(op, ins, outs, attrs):
         dims, (strides,) = collapse(x.shape, broadcast_strides(mask.shape, x.shape))
         kind = cuda.index_of(n)
         places = cuda.places(dims, [strides], kind)
-        arguments = [cuda.index(n, kind), places, *map(cuda.Buffer, (0, 2, 1))]
+        given = [cuda.index(n, kind), places, *map(cuda.Buffer, (0, 2, 1))]
         name = f"apply_mask<{t}, {kind}, {max(len(dims), 1)}>"
-        steps.append(cuda.spread("random.cu", name, n, arguments))
+        steps.append(cuda.spread("random.cu", name, n, given))
     return cuda.launches(*steps)

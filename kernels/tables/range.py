@@ -63,10 +63,9 @@ def eye_cpu(op, ins, outs, attrs):
 @on_cuda("_arange")
 def arange_cuda(op, ins, outs, attrs):
     y, ends = outs[0], (_first(attrs), attrs["step"])
-    if y.dtype in FLOATS:
-        wide, given = "double", map(cuda.Float64, ends)
-    else:
-        wide, given = "int64_t", map(cuda.Int64, map(int, ends))
+    is_float = y.dtype in FLOATS
+    wide = "double" if is_float else "int64_t"
+    given = (cuda.Float64(n) if is_float else cuda.Int64(int(n)) for n in ends)
     sizes = map(cuda.Int64, (prod(y.shape), attrs["repeat"]))
     name = f"arange<{cuda.TYPES[y.dtype]}, {wide}>"
     arguments = [*sizes, cuda.Buffer(0), *given]

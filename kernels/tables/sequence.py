@@ -85,7 +85,7 @@ def end_cuda(op, ins, outs, attrs):
     kind, word = cuda.index_of(prod(x.shape)), cuda.WORDS[ITEM_BYTES[x.dtype]]
     steps, batch = cuda.index(of.steps, kind), cuda.index(of.batch, kind)
     if op.name == "SequenceLast":
-        sizes = steps, batch, cuda.Int32(of.batch_first)
-        return _on_cuda("sequence_last", word, ins, outs[0], kind, of.inner, sizes)
+        last = steps, batch, cuda.Int32(of.batch_first)
+        return _on_cuda("sequence_last", word, ins, outs[0], kind, of.inner, last)
     sizes = cuda.divisor(max(of.batch, 1), kind), steps
     return _on_cuda("sequence_reverse", word, ins, outs[0], kind, of.inner, sizes)

@@ -159,10 +159,10 @@ def softmax_output_grad_cuda(op, ins, outs, attrs):
     size, ignored = prod(y.shape), cuda.Int64(int(attrs["ignore_label"]))
     kind, steps = cuda.index_of(size), []
     if counted:
-        arguments = [cuda.Int64(n * positions), cuda.Buffer(1), ignored, cuda.Scratch(0)]
+        given = [cuda.Int64(n * positions), cuda.Buffer(1), ignored, cuda.Scratch(0)]
         name = f"count_valid<{cuda.TYPES[label.dtype]}>"
-        steps.append(cuda.Launch("softmax.cu", name, (1,), (1024,), arguments))
-    arguments = [
+        steps.append(cuda.Launch("softmax.cu", name, (1,), (1024,), given))
+    arguments: list[cuda.Argument] = [
         cuda.index(size, kind),
         cuda.divisor(positions, kind),
         cuda.divisor(classes, kind),
