@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import tempfile
 import time
-import urllib.request
 import warnings
 from pathlib import Path
 
@@ -16,6 +13,8 @@ from ..engine.error import InvalidValue, MXNetError
 
 def check_sha1(filename, sha1_hash) -> bool:
     """Has the file this SHA-1 (hexadecimal)?"""
+    import hashlib  # here: it loads OpenSSL
+
     sha1 = hashlib.sha1()
     with open(filename, "rb") as f:
         while block := f.read(1 << 20):
@@ -94,6 +93,9 @@ def download(url, path=None, overwrite=False, sha1_hash=None, retries=5, verify_
             stacklevel=2,
         )
         context = ssl._create_unverified_context()
+    import tempfile  # here: together they bring 60 modules of the standard library
+    import urllib.request
+
     for attempt in range(1, max(1, retries) + 1):
         handle, partial = tempfile.mkstemp(dir=folder, prefix=os.path.basename(target))
         try:

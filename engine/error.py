@@ -87,7 +87,27 @@ class IndexOutOfRange(InvalidIndex, ValueError):
 
 
 class MissingName(MXNetError, AttributeError):
-    """A function or attribute that does not exist."""
+    """A function or attribute that does not exist.
+
+    Its argument is the text, or a function that composes it when it is read: `hasattr` and
+    `from package import module` raise such errors and read none.
+    """
+
+    def _composed(self) -> None:
+        if self.args and callable(self.args[0]):
+            self.args = (self.args[0](),)
+
+    def __str__(self):
+        self._composed()
+        return super().__str__()
+
+    def __repr__(self):
+        self._composed()
+        return super().__repr__()
+
+    def __reduce__(self):
+        self._composed()
+        return super().__reduce__()
 
 
 class MissingKey(MXNetError, KeyError):

@@ -7,6 +7,7 @@ A row is removed when plait gets its name. Code that finds no such name calls `a
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from .error import MissingName, MXNetError, compose
 
@@ -69,10 +70,11 @@ def reason(full: str) -> str | None:
     return None
 
 
-def attribute(module: str, name: str, text: str | None = None, fix: str | None = None):
-    """The AttributeError of a module without a name. text, fix: where the table has no row."""
-    text = text or f"module {module!r} has no attribute {name!r}"
-    return MissingName(reason(f"{module}.{name}") or compose(text, fix=fix))
+def attribute(module: str, name: str, text: str = "", fix: Callable[[], str | None] = lambda: None):
+    """The AttributeError of a module without a name. text, and what makes the advice: where the
+    table has no row."""
+    rule = text or f"module {module!r} has no attribute {name!r}"
+    return MissingName(lambda: reason(f"{module}.{name}") or compose(rule, fix=fix()))
 
 
 def check_module(full: str) -> None:

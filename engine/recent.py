@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+_contains, _len, _set = dict.__contains__, dict.__len__, dict.__setitem__
+
 
 class Recent(dict):
     """The values used last, by key: at least `size` of them, at most twice as many.
@@ -15,6 +17,7 @@ class Recent(dict):
 
     Values of different sizes: weigh(value) tells a value's weight, and a dict is full too when the
     weights of its values reach `capacity`. So what is kept of large graphs is bounded as well.
+    dropped(items) gets what is about to be dropped: pairs of keys and values.
 
     >>> from plait.engine.recent import Recent
     >>> cache = Recent(2)
@@ -25,30 +28,39 @@ class Recent(dict):
     [0, 4, 5]
     """
 
-    __slots__ = ("_held", "older", "capacity", "size", "weigh")
+    __slots__ = ("_held", "older", "capacity", "dropped", "size", "weigh")
 
-    def __init__(self, size: int, capacity: int = 0, weigh: Callable[[Any], int] | None = None):
-        self.size, self.capacity, self.weigh = size, capacity, weigh
+    def __init__(
+        self,
+        size: int,
+        capacity: int = 0,
+        weigh: Callable[[Any], int] | None = None,
+        dropped: Callable[[list[tuple]], None] | None = None,
+    ):
+        self.size, self.capacity, self.weigh, self.dropped = size, capacity, weigh, dropped
         self._held = 0  # the weight of the values in this dict, at most
         self.older: dict = {}
 
     def __missing__(self, key) -> Any:
-        found = self.older.pop(key, None)
+        found = self.older.pop(key, None) if self.older else None
         if found is not None:
             self[key] = found
         return found
 
     def __setitem__(self, key, value) -> None:
-        if not dict.__contains__(self, key):
-            weight = self.weigh(value) if self.weigh is not None else 0
-            n = dict.__len__(self)
+        weigh, n = self.weigh, _len(self)
+        if (weigh is not None or n >= self.size) and not _contains(self, key):
+            weight = weigh(value) if weigh is not None else 0
             if n >= self.size or (n and self._held + weight > self.capacity > 0):
+                if self.dropped is not None:
+                    self.dropped(list(self.older.items()))
                 self.older = dict(dict.items(self))
                 dict.clear(self)
                 self._held = 0
             self._held += weight
-        self.older.pop(key, None)
-        dict.__setitem__(self, key, value)
+        if self.older:
+            self.older.pop(key, None)
+        _set(self, key, value)
 
     # ---- as one dict, for reports and tests: the newest last -------------------------------------
 

@@ -7,7 +7,7 @@ import inspect
 import os
 import threading
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from .. import ndarray as nd
@@ -16,7 +16,6 @@ from ..engine.error import DynamicShape, InvalidValue, MissingMethod, MXNetError
 from ..engine.gc_pause import gc_paused
 from ..engine.recent import Recent
 from ..graph.graph import topological
-from ..graph.report import MemoryReport, ProgramReport
 from ..graph.residuals import checked
 from ..kernels import precision
 from ..kernels.spec import Spec
@@ -24,10 +23,12 @@ from ..ndarray import autograd, serialization
 from ..ndarray.cached import difference
 from ..ndarray.ndarray import NDArray, state
 from ..ndarray.nesting import as_lists
-from . import report
 from .block import Block
 from .parameter import DeferredInitializationError, dtype_name, tracing_state
 from .trace import StructureError, Trace, arrays_only, compare, flatten_call, holds, monitored
+
+if TYPE_CHECKING:
+    from ..graph.report import MemoryReport, ProgramReport
 
 MAX_TRACES = 2048  # signatures of a block that are traced,
 MAX_NODES = 1 << 16  # and how many nodes different graphs may have in all
@@ -320,6 +321,11 @@ class HybridBlock(Block):
     def _shared(self, mode: int, trace: Trace) -> Trace:
         """The trace that stands for all signatures with an equal graph: what differs is in the
         entries of its graph, one for each signature."""
+        if not self._traces:
+            return trace
+        if not self._distinct:  # the first trace had none to be equal to
+            for (m, *_), first in self._traces.items():
+                self._distinct[(m, *(first.equal_graphs() or (first,)))] = first
         graph = trace.equal_graphs()
         if graph is None:
             return trace
@@ -363,6 +369,8 @@ class HybridBlock(Block):
         >>> [(row.kind, row.hits) for row in net.hybrid_report().rows]
         [('predict', 1)]
         """
+        from . import report
+
         return report.hybrid_report(self)
 
     def memory_report(self, *args) -> MemoryReport:
@@ -374,6 +382,8 @@ class HybridBlock(Block):
         >>> net.memory_report(nd.ones((4, 3))).training["gradients"]
         32
         """
+        from . import report
+
         return report.memory_report(self, args)
 
     # ---- shapes, dtypes --------------------------------------------------------------------------

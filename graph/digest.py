@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 from .graph import Value, topological
@@ -27,6 +26,8 @@ def digest(outputs: Sequence[Value], inputs: Sequence[Value], *more) -> str:
 
 def hashed(*parts) -> str:
     """A hash of texts and plain data."""
+    import hashlib  # here: it loads OpenSSL, for checkpoints only
+
     return hashlib.sha256("\n".join(text(p) for p in parts).encode()).hexdigest()[:32]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections import deque
 from collections.abc import Iterable, Sequence
 from operator import index as as_int
@@ -86,7 +87,15 @@ def source_shape(node: Node) -> tuple[int | None, ...] | None:
     return from_zeros(shape) if shape and 0 in shape else None
 
 
-_literal = functools.lru_cache(ast.literal_eval)
+_plain_shape = re.compile(r"\((0|[1-9]\d*)(, (0|[1-9]\d*))*,?\)").fullmatch
+
+
+@functools.lru_cache
+def _literal(text):
+    """As ast.literal_eval; of sizes, as `str` writes them, without Python's compiler."""
+    if isinstance(text, str) and _plain_shape(text) and "," in text:
+        return tuple([int(n) for n in text[1:-1].rstrip(",").split(",")])
+    return ast.literal_eval(text)
 
 
 def declared(node: Node) -> tuple:

@@ -27,7 +27,7 @@ LATE = 1 << 30  # steps of one segment, at most; see Program.finals
 
 def crosses(outputs: Sequence[Value]) -> bool:
     """Does a graph hold copies to other devices?"""
-    return any(n.op is TO_DEVICE for n in topological(outputs))
+    return TO_DEVICE in [n.op for n in topological(outputs)]
 
 
 class Placement:

@@ -35,7 +35,6 @@ from .passes.control import control
 from .passes.dead_code import extract, live
 from .passes.expand import expand
 from .passes.memory import ALIGN_BYTES, Buffer, plan_memory, rounded
-from .passes.prepack import split_prepack
 
 READ, WRITE, READWRITE = 0, 1, 2
 LARGE_BYTES = 1 << 20
@@ -192,6 +191,8 @@ def lower(
     given = [*variables, *constants]
     prepack = None
     if tier:
+        from .passes.prepack import split_prepack
+
         seldom = set(stable)
         places = [i for i, v in enumerate(inputs) if v in seldom]
         kept = [variables[i] for i in places]

@@ -44,18 +44,19 @@ def needs(outputs: Sequence[Value], wrt: Sequence[Value], order: Sequence[Node])
 
 
 def residuals(
-    outputs: Sequence[Value], wrt: Sequence[Value], tier: int = 0, recompute=False, bounds=()
+    outputs: Sequence[Value], wrt: Sequence[Value], tier: int = 0, recompute=None, bounds=()
 ) -> list[Value]:
     """Forward results that must be stored for backward; it recomputes the rest from them and from
     the variables.
 
     tier: 0 stores all that the gradient reads, 1 recomputes what costs nothing. recompute: see
-    HybridBlock.hybridize. bounds: results of the blocks. Results of random operators are always
-    stored.
+    HybridBlock.hybridize; None is `default`. bounds: results of the blocks. Results of random
+    operators are always stored.
     """
+    recompute = default if recompute is None else recompute
     order = topological(outputs)
     need = needs(outputs, wrt, order)
-    recomputed = _recomputed(order, outputs, need, tier, recompute or default, bounds)
+    recomputed = _recomputed(order, outputs, need, tier, recompute, bounds)
     kept = dict.fromkeys(how.to_keep(need.results, recomputed))
     for node in order:
         if node.op is not None and node.op.is_random(node.attrs):

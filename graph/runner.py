@@ -5,7 +5,8 @@ who calls knows where they are."""
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ..engine import Context, log
 from ..engine.error import MXNetError
@@ -15,6 +16,7 @@ from ..kernels.record import lookup
 from ..kernels.spec import Spec
 from ..kernels.traits import RowScatter, Sum
 from . import residuals
+from .derived import Derived
 from .digest import digest
 from .graph import Builder, Node, Value, topological, variable
 from .passes import before_gradient
@@ -29,13 +31,49 @@ FUSED = lookup("_fused")
 ROWS = "rows"  # the request of a variable whose gradient is row_sparse
 
 
+Typed = tuple[Sequence[Value], Sequence[Value], Sequence[Value]]  # outputs, variables, bounds
+
+
+class Source(Derived):
+    """What a Signature compiles: a typed graph, and what is wanted of it. See Signature.
+
+    typed: makes the graph of this source; called when it is first read, and again after `forget`.
+    """
+
+    parts = ("bounds", "outputs", "variables")
+    __slots__ = (*parts, "device", "in_specs", "name", "recompute", "requests", "typed")
+    bounds: Sequence[Value]
+    outputs: Sequence[Value]
+    variables: Sequence[Value]
+
+    def __init__(
+        self,
+        name: str,
+        typed: Callable[[Source], Typed],
+        in_specs: Sequence[Spec],
+        device: Context,
+        requests: tuple[str, ...],
+        recompute: bool | float | str,
+    ):
+        self.name, self.typed, self.in_specs, self.device = name, typed, in_specs, device
+        self.requests, self.recompute = requests, recompute
+
+    def derive(self) -> dict[str, Any]:
+        return dict(zip(("outputs", "variables", "bounds"), self.typed(self)))
+
+    @property
+    def wanted(self) -> list[Value]:
+        """The variables whose gradients are wanted."""
+        return [v for v, r in zip(self.variables, self.requests) if r != "null"]
+
+
 class Signature(Tiered):
     """A graph for inputs of given specs: the Forward that serves now, and how to make a better one.
 
     requests: of each variable, how its gradient is wanted: null, write, add or ROWS. data: numbers
     of the variables that are no parameters. stable: numbers of those that seldom change. recompute:
-    see HybridBlock.hybridize; bounds: the values that "blocks" keeps. mode: plain data in which it
-    differs from others of the same graph.
+    see HybridBlock.hybridize; bounds of the graph: the values that "blocks" keeps. mode: plain data
+    in which it differs from others of the same graph.
     """
 
     counted = (*Tiered.counted, "stable")
@@ -44,8 +82,7 @@ class Signature(Tiered):
     def __init__(
         self,
         name: str,
-        outputs: Sequence[Value],
-        variables: Sequence[Value],
+        typed: Callable[[Source], Typed],
         in_specs: Sequence[Spec],
         device: Context,
         *,
@@ -53,16 +90,17 @@ class Signature(Tiered):
         data: Sequence[int],
         stable: Sequence[int] = (),
         recompute: bool | float | str = False,
-        bounds: Sequence[Value] = (),
         mode: tuple = (),
     ):
-        """device: of a graph without inputs. It counts calls after `begin`."""
-        self.name, self.data, self.mode = name, data, mode
-        self.outputs, self.variables = list(outputs), list(variables)
-        self.in_specs, self.device = in_specs, device
-        self.requests, self.stable = tuple(requests), list(stable)
-        self.wanted = [v for v, r in zip(self.variables, self.requests) if r != "null"]
-        self.recompute, self.bounds = recompute or residuals.default, bounds
+        """typed: makes the graph, see Source. device: of a graph without inputs. Calls are counted
+        after `begin`."""
+        self.name, self.data, self.mode, self.stable = name, data, mode, stable
+        recompute = recompute or residuals.default
+        self.source = Source(name, typed, in_specs, device, tuple(requests), recompute)
+        self.wanted = any(r != "null" for r in requests)
+
+    in_specs = property(lambda self: self.source.in_specs)
+    device = property(lambda self: self.source.device)
 
     def __str__(self):
         return f"{self.name} on {self.inputs}"
@@ -74,7 +112,7 @@ class Signature(Tiered):
 
     @property
     def n_operators(self) -> int:
-        return sum(n.op is not None for n in topological(self.outputs))
+        return sum(n.op is not None for n in topological(self.source.outputs))
 
     def begin(self) -> None:
         self.restart()
@@ -92,9 +130,10 @@ class Signature(Tiered):
         return Forward(self, tier)
 
     def described(self) -> str:
-        specs = [(repr(s), s.stype, s.layout) for s in self.in_specs]
-        more = self.requests, self.recompute, self.mode, specs, str(self.device)
-        return digest(self.outputs, self.variables, *more)
+        s = self.source
+        specs = [(repr(x), x.stype, x.layout) for x in s.in_specs]
+        more = s.requests, s.recompute, self.mode, specs, str(s.device)
+        return digest(s.outputs, s.variables, *more)
 
     def work(self) -> tuple[int, float]:
         # backward costs about twice as much as forward
@@ -105,46 +144,80 @@ class Signature(Tiered):
         log.write("hybridize", f"{self}: tier 1 from call {self.change_at} on, {summary(made)}")
 
 
-class Forward:
+class Forward(Derived):
     """The graph of a Signature compiled at one tier.
 
     kept: residuals, which the program returns after the outputs. saved: what its gradient reads, as
     numbers of what the program returns; shadowed: those of them that are outputs. layouts: of those
-    that are not row-major, by number. gradients: the gradient programs made so far.
+    that are not row-major, by number. gradients: the gradient programs made so far. n_steps: of the
+    program.
     """
 
+    parts = ("kept", "kept_specs", "layouts", "out_specs", "outputs", "program", "variables")
+    __slots__ = (
+        *(*parts, "gradients", "n_out", "n_steps", "saved", "seconds", "shadowed"),
+        *("source", "stable", "tier"),
+    )
+    kept: list[Value]
+    kept_specs: tuple[Spec, ...]  # by the numbers in `saved`
+    layouts: dict[int, str]
+    n_out: int
+    n_steps: int
+    out_specs: tuple[Spec, ...]
+    outputs: Sequence[Value]
+    program: Program | PlacedProgram
+    saved: tuple[int, ...]
+    seconds: float
+    shadowed: tuple[int, ...]
+    variables: Sequence[Value]
+
     def __init__(self, signature: Signature, tier: int):
-        start = time.perf_counter()
-        outputs, wanted = signature.outputs, signature.wanted
-        self.variables, self.in_specs = signature.variables, signature.in_specs
-        self.tier, self.requests = tier, signature.requests
-        devices = [s.device for s in self.in_specs]
+        self.source, self.tier, self.stable = signature.source, tier, signature.stable
+        self.gradients: dict[tuple[bool | None, ...], Gradient] = {}
+        self.make()
+
+    in_specs = property(lambda self: self.source.in_specs)
+    requests = property(lambda self: self.source.requests)
+
+    def derive(self) -> dict[str, Any]:
+        start, source, tier = time.perf_counter(), self.source, self.tier
+        outputs, variables, wanted = source.outputs, source.variables, source.wanted
+        devices = [s.device for s in source.in_specs]
         # graphs of which the user marked nodes for recomputation, or over kinds of devices, stay
-        if tier and not signature.recompute and len({backends.of(d) for d in devices}) < 2:
-            outputs = before_gradient(outputs, signature.device)
-        self.outputs, self.n_out = outputs, len(outputs)
-        needed: list[Value] = []
+        if tier and not source.recompute and len({backends.of(d) for d in devices}) < 2:
+            outputs = before_gradient(outputs, source.device)
+        n_out, needed = len(outputs), list[Value]()
         if wanted:
-            more = signature.recompute, signature.bounds
+            more = source.recompute, source.bounds
             needed = residuals.residuals(outputs, wanted, tier, *more)
         needed_set, output_set = set(needed), set(outputs)
-        self.kept = [v for v in needed if v not in output_set]
-        self.shadowed = tuple([i for i, v in enumerate(outputs) if v in needed_set])
-        self.saved = (*self.shadowed, *range(self.n_out, self.n_out + len(self.kept)))
-        self.program = lower(
-            [*outputs, *self.kept],
-            self.variables,
-            devices or signature.device,
-            signature.name,
+        kept = [v for v in needed if v not in output_set]
+        shadowed = tuple([i for i, v in enumerate(outputs) if v in needed_set])
+        saved = (*shadowed, *range(n_out, n_out + len(kept)))
+        program = lower(
+            [*outputs, *kept],
+            variables,
+            devices or source.device,
+            source.name,
             tier=tier,
-            stable=[self.variables[i] for i in signature.stable],
-            free=residuals.free(self.kept, self.n_out),
+            stable=[variables[i] for i in self.stable],
+            free=residuals.free(kept, n_out),
         )
-        specs = self.kept_specs = self.program.out_specs  # by the numbers in `saved`
-        self.out_specs = specs[: self.n_out]
-        self.layouts = {i: specs[i].layout for i in self.saved if specs[i].layout}
-        self.gradients: dict[tuple[bool | None, ...], Gradient] = {}
-        self.seconds = time.perf_counter() - start
+        specs = program.out_specs
+        return {
+            "kept": kept,
+            "kept_specs": specs,
+            "layouts": {i: specs[i].layout for i in saved if specs[i].layout},
+            "n_out": n_out,
+            "n_steps": len(program.ops),
+            "out_specs": specs[:n_out],
+            "outputs": outputs,
+            "program": program,
+            "saved": saved,
+            "seconds": time.perf_counter() - start,
+            "shadowed": shadowed,
+            "variables": variables,
+        }
 
     def gradient(self, with_grad: tuple[bool | None, ...]) -> Gradient:
         """The gradient program for this choice of head gradients; see Gradient."""

@@ -51,7 +51,7 @@ class Spec:
 
 _alive: weakref.WeakValueDictionary[tuple, Spec] = weakref.WeakValueDictionary()
 _lock = threading.Lock()  # of _alive
-_interned = Recent(1 << 14)  # of those alive, the ones used last
+_interned = Recent(1 << 11)  # of those alive, the ones used last
 
 
 def spec(

@@ -3,6 +3,7 @@ structure, cached and compiled by tiers."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -130,6 +131,9 @@ class Backward(Tiered):
 
     def __init__(self, key: tuple):
         self.key = key
+        mine = weakref.ref(self)
+        for entry in self.below():
+            entry.backwards = (*[ref for ref in entry.backwards if ref() is not None], mine)
         self.interpreted = any(getattr(p, "python", False) for p in self.plans)
         # graphs on the tape change in one step's backward, for the next step
         self.lead = int(any(hasattr(p, "entry") for p in self.plans))
@@ -144,17 +148,19 @@ class Backward(Tiered):
         a Python function, or where they depend on the value of a scalar."""
         if self.interpreted:
             return None
-        if self.serving is None:
+        serving = self.serving
+        if serving is None:
             try:
                 with gc_paused():
-                    self.serving = self.build(0)
+                    serving = self.serving = self.build(int(self.changed and self.change_at > 0))
             except UnknownScalar:
                 self.interpreted = True
                 return None
         hits = self.hits = self.hits + 1  # as Tiered.use, without a call
         if hits >= self.due:
             self.reached(hits)
-        return self.serving
+            serving = self.serving or serving  # another thread may have put it aside
+        return serving
 
     def described(self) -> str:
         (*steps, heads), with_grad, reqs = self.key
@@ -172,8 +178,12 @@ class Backward(Tiered):
     def restart(self) -> None:
         self.serving = None
 
-    def below(self) -> list[Tiered]:
-        """The graphs on the tape: the program is for tapes of their tier 1."""
+    def forget(self) -> None:
+        """Drops the program; the next use makes it again, at its tier."""
+        self.serving = None
+
+    def below(self) -> list[Any]:
+        """The entries of the graphs on the tape: the program is for tapes of their tier 1."""
         return [e for p in self.plans if hasattr(p, "entry") and (e := p.entry()) is not None]
 
     def in_use(self) -> bool:
@@ -186,7 +196,7 @@ class Backward(Tiered):
 
     def work(self) -> tuple[int, float]:
         costs = [getattr(p, "program", p).cost_us for p in self.plans]
-        programs = [p.program for p in self.plans if hasattr(p, "program")]
+        programs = [p.program for p in self.plans if hasattr(p, "entry")]
         if self.serving is not None:
             programs.append(self.serving.program)
             costs.append(self.serving.program.cost_us)
@@ -257,7 +267,7 @@ def better(key: tuple) -> tuple:
 
 def weight(found: Backward) -> int:
     """The calls on a tape; for a graph its instructions."""
-    return sum(len(p.program.ops) if hasattr(p, "program") else 1 for p in found.plans)
+    return sum(getattr(p, "n_steps", 1) for p in found.plans)
 
 
 _programs = Recent(MAX_PROGRAMS, MAX_CALLS, weight)

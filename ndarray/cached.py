@@ -7,8 +7,10 @@ also returns the residuals that the backward graph reads, and the call is one no
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Sequence
+from functools import lru_cache, partial
 
 from ..engine import current_context, location, log
 from ..engine.error import DynamicShape
@@ -17,21 +19,26 @@ from ..engine.recent import Recent
 from ..graph.graph import Node, Value, rewrite, values_of
 from ..graph.inference import typed_graph
 from ..graph.placement import Placement, crosses
-from ..graph.runner import Forward, Signature
+from ..graph.runner import Forward, Signature, Source, Typed
 from ..graph.tiers import waiting
 from ..kernels.plan import make_plan, scalars_of
 from ..kernels.record import mutated_inputs
 from ..kernels.traits import Rematerializes
 from . import autograd, functions
-from .backward import queued_with
+from .backward import Backward, queued_with
 from .interpreter import call, run_nodes, run_plan
 from .ndarray import NDArray, state
 from .sparse.graphs import has_sparse
 from .tape import TapeNode, entries_of, next_seq, record, shadow
 
-MAX_ENTRIES = 2048  # signatures of a graph that stay compiled,
-# and of how many instructions in all: each takes 2 to 3 KB, backward included
-MAX_INSTRUCTIONS = 1 << 17
+# Signatures of a graph that stay compiled: those used last, at most twice as many,
+N_COMPILED = 256
+# and of how many instructions in all: each takes 2 to 3 KB, backward included.
+MAX_INSTRUCTIONS = 1 << 16
+# The others are put aside: 2 KB remain of each, from which the next call makes the same programs.
+MAX_ASIDE = 1 << 13
+
+_moving = threading.Lock()  # while an entry is in neither place
 
 
 class GraphPlan(Forward):
@@ -40,6 +47,7 @@ class GraphPlan(Forward):
     newer: the plan of a higher tier, once there is one. entry: whose plan it is, held weakly.
     """
 
+    __slots__ = ("entry", "newer")
     scalars = unread = ()
 
     def __init__(self, entry: Entry, tier: int):
@@ -99,9 +107,24 @@ class Entry(Signature):
     counted = (*Signature.counted, "_steps")
     serving: GraphPlan
     _steps = 0  # of its gradients, when this was last due
+    backwards: tuple[weakref.ref[Backward], ...] = ()  # the gradients of tapes with its calls
 
     def forward(self, tier: int) -> GraphPlan:
         return GraphPlan(self, tier)
+
+    def forget(self) -> None:
+        """Drops what the next call makes again as it was: typed graph and programs. Counts, tier
+        and the call at which that changes stay."""
+        self.source.forget()
+        self.serving.forget()
+        for ref in self.backwards:
+            if (found := ref()) is not None:
+                found.forget()
+
+    def described(self) -> str:
+        found = super().described()
+        self.source.forget()  # its Forward has what calls need
+        return found
 
     def compile(self) -> Forward:
         before = self.serving
@@ -139,7 +162,14 @@ def difference(before: Sequence, now: Sequence, trains: bool, names: Sequence[st
 
 def weight(entry: Entry) -> int:
     """The instructions of a signature's program."""
-    return len(entry.serving.program.ops)
+    return entry.serving.n_steps
+
+
+def put_aside(aside: Recent, dropped: list[tuple[tuple, Entry]]) -> None:
+    """Keeps entries that were not used lately, without what can be made again."""
+    for key, entry in dropped:
+        entry.forget()
+        aside[key] = entry
 
 
 class CachedGraph:
@@ -163,7 +193,14 @@ class CachedGraph:
         self.outputs, self.inputs, self.name = list(outputs), list(inputs), name
         self.n_data = len(self.inputs) if n_data is None else n_data
         self.recompute, self.bounds = recompute, list(bounds)
-        self.entries = Recent(MAX_ENTRIES, MAX_INSTRUCTIONS, weight)
+        # what all entries share
+        self.data = range(self.n_data)
+        self.parameters = list(range(self.n_data, len(self.inputs)))
+        graph = self.outputs, self.bounds, self.inputs
+        self.typed = [partial(_typed, graph, train) for train in (False, True)]
+        self.aside = Recent(MAX_ASIDE)
+        dropped = partial(put_aside, self.aside)
+        self.entries = Recent(N_COMPILED, MAX_INSTRUCTIONS, weight, dropped)
         self.dynamic = False
 
     def __call__(self, arrays: Sequence[NDArray]) -> list[NDArray]:
@@ -174,7 +211,7 @@ class CachedGraph:
         entries = entries_of(arrays) if state.recording else None
         wanted = () if entries is None else tuple([e is not None for e in entries])
         key = (state.training, wanted, *[a._spec for a in arrays])
-        entry = self.entries[key]
+        entry = self.entries[key] or self._again(key)
         if entry is None and has_sparse(arrays):
             return self._eager(arrays)
         if entry is None:
@@ -207,6 +244,13 @@ class CachedGraph:
             out._tape = (node, i)
         return outs
 
+    def _again(self, key: tuple) -> Entry | None:
+        """An entry that was put aside, among the others again; its programs are made when they are
+        read."""
+        with _moving:
+            entry = self.entries[key] or self.aside.pop(key)
+            return None if entry is None else self.entries.setdefault(key, entry)
+
     def _eager(self, arrays) -> list[NDArray]:
         device = arrays[0]._spec.device if arrays else current_context()
         return run_nodes(
@@ -217,29 +261,21 @@ class CachedGraph:
 
     def entry(self, arrays, wanted: tuple[bool, ...]) -> Entry:
         """A new entry for such arrays in the current mode. wanted: whose gradients will be."""
-        specs = tuple(a._spec for a in arrays)
+        specs = tuple([a._spec for a in arrays])
         device = specs[0].device if specs else current_context()
-        if any(s.device != device for s in specs):
+        if any([s.device != device for s in specs]):
             device = device.home
-        types = {v.node: s.type for v, s in zip(self.inputs, specs)}
-        typed = typed_graph([*self.outputs, *self.bounds, *self.inputs], types, state.training)
-        n, m = len(self.outputs), len(self.outputs) + len(self.bounds)
-        if crosses(typed):
-            known = {v: s.device for v, s in zip(typed[m:], specs)}
-            typed = Placement(typed, known, device).resolve(typed)
         # variables whose arrays seldom change
-        stable = () if wanted or state.training else range(self.n_data, len(specs))
+        stable = () if wanted or state.training else self.parameters
         return Entry(
             self.name,
-            typed[:n],
-            typed[m:],
+            self.typed[state.training],
             specs,
             device,
-            requests=["write" if w else "null" for w in wanted] or ["null"] * len(specs),
-            data=range(self.n_data),
+            requests=_requests(wanted or (False,) * len(specs)),
+            data=self.data,
             stable=stable,
             recompute=self.recompute,
-            bounds=typed[n:m],
             mode=(len(stable),),
         )
 
@@ -256,3 +292,20 @@ class CachedGraph:
         names = [v.node.name for v in self.inputs]
         trains = training != state.training
         return f"{now}: {difference(specs, [a._spec for a in arrays], trains, names)}"
+
+
+def _typed(graph: tuple, train: bool, source: Source) -> Typed:
+    """The typed graph of an entry. graph: untyped outputs, bounds and variables."""
+    outputs, bounds, inputs = graph
+    types = {v.node: s.type for v, s in zip(inputs, source.in_specs)}
+    typed = typed_graph([*outputs, *bounds, *inputs], types, train)
+    n, m = len(outputs), len(outputs) + len(bounds)
+    if crosses(typed):
+        known = {v: s.device for v, s in zip(typed[m:], source.in_specs)}
+        typed = Placement(typed, known, source.device).resolve(typed)
+    return typed[:n], typed[m:], typed[n:m]
+
+
+@lru_cache(64)  # one tuple for all signatures of a graph
+def _requests(wanted: tuple[bool, ...]) -> tuple[str, ...]:
+    return tuple(["write" if w else "null" for w in wanted])

@@ -108,9 +108,8 @@ def list_to_tuple(value) -> Any:
 def __getattr__(name: str):
     op = REGISTRY.get(name)
     if op is None:
-        public = [n for n in REGISTRY if not n.startswith("_")]
         rule = f"module 'nd' has no function {name!r}"
-        raise missing.attribute("nd", name, rule, did_you_mean(name, public))
+        raise missing.attribute("nd", name, rule, lambda: did_you_mean(name, __dir__()))
     function = operator_function(op, name if name.isidentifier() else op.name)
     setattr(sys.modules[__name__], name, function)
     return function

@@ -3,7 +3,6 @@ and JSON. Reading such a file runs no code."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import random
@@ -23,7 +22,6 @@ META = "__meta__"  # the array whose bytes are the JSON text
 SHA256_DIGITS = 64
 PLAIN = (type(None), bool, int, float, str)
 ARRAYS = (NDArray, np.ndarray, np.generic)
-GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
 
 
 class StateError(MXNetError, ValueError):
@@ -80,7 +78,10 @@ def is_data(value) -> bool:
         return all(map(is_data, value))
     if isinstance(value, np.ndarray):
         return not value.dtype.hasobject
-    return isinstance(value, (*PLAIN, *ARRAYS, *GENERATORS, Saved)) or has_state(value)
+    if isinstance(value, (*PLAIN, *ARRAYS, Saved)) or has_state(value):
+        return True
+    # not in a table: np.random is imported at its first use
+    return isinstance(value, (np.random.Generator, np.random.RandomState, random.Random))
 
 
 def has_state(value) -> bool:
@@ -277,6 +278,8 @@ def write(path, format: str, state: dict) -> None:
 
 def _digest(content: bytes | bytearray) -> tuple[int, str]:
     """The position of a file's SHA-256, and the SHA-256 of all its other bytes."""
+    import hashlib  # here: it loads OpenSSL
+
     mark = b'"sha256": "'
     at = content.find(mark) + len(mark)
     found = hashlib.sha256(memoryview(content)[:at])

@@ -18,9 +18,7 @@ from ..kernels.partial import as_zeros
 from ..kernels.record import REQUIRED, Operator, Type, lookup
 from ..kernels.spec import NUMPY_DTYPES
 from . import attribute, inference
-from .binding import bind, simple_bind
 from .compose import active, compose, renamed, twin
-from .executor import Executor
 from .indexing import slice_of
 from .json import debug_text, from_json, text_attrs, to_json, without_amp_cast
 
@@ -31,6 +29,7 @@ class UntypedError(MXNetError, AttributeError):
 
 if TYPE_CHECKING:
     from ._methods import Methods  # a stub: what is added to the class below
+    from .executor import Executor
 else:
     Methods = object
 
@@ -322,6 +321,8 @@ class Symbol(Methods):
             fraction, see HybridBlock.hybridize.
         Raises ValueError, TypeError, OperatorError.
         """
+        from .binding import bind
+
         return bind(self, ctx, args, args_grad, grad_req, aux_states, group2ctx, recompute)
 
     def simple_bind(
@@ -347,6 +348,8 @@ class Symbol(Methods):
             variable have no effect, as in MXNet.
         Raises MXNetError if a shape stays unknown or does not fit.
         """
+        from .binding import simple_bind
+
         known = {*self.list_arguments(), *self.list_auxiliary_states()}
         shapes = {name: shape for name, shape in kwargs.items() if name in known}
         return simple_bind(

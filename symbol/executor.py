@@ -6,7 +6,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..engine import Context, lib, location
 from ..engine.error import DynamicShape, InvalidValue, MXNetError, ShapeError
@@ -16,7 +16,6 @@ from ..graph.graph import Node, Value, as_python, topological
 from ..graph.inference import typed_graph
 from ..graph.names import output_name, output_names
 from ..graph.placement import Placement, grouped, without_copies
-from ..graph.report import MemoryReport, ProgramReport, Row, memory
 from ..graph.residuals import checked
 from ..graph.runner import ROWS, Forward, MissingHeadGradient, Signature
 from ..kernels.spec import spec
@@ -31,6 +30,9 @@ from ..ndarray.ndarray import NDArray, check_nd, empty_like_spec
 from ..ndarray.sparse.graphs import infer_storage
 from .arrays import BoundArrays, keep_memory, reshaped
 from .storage import StorageRun, keep
+
+if TYPE_CHECKING:
+    from ..graph.report import MemoryReport, ProgramReport
 
 
 class _Mode(Signature):
@@ -207,8 +209,7 @@ class Executor(BoundArrays):
         ]
         mode = _Mode(
             "forward",
-            values,
-            variables,
+            lambda source: (values, variables, ()),
             [spec(v.shape, v.dtype, device) for v, device in zip(variables, devices)],
             self._ctx,
             requests=asked + ["null"] * (len(variables) - len(asked)),
@@ -349,6 +350,8 @@ class Executor(BoundArrays):
         >>> [(row.kind, row.hits) for row in executor.report().rows]
         [('predict', 1)]
         """
+        from ..graph.report import ProgramReport, Row
+
         rows = []
         for (train, records), mode in self._modes.items():
             rows.append(
@@ -367,6 +370,8 @@ class Executor(BoundArrays):
         Raises ValueError where the executor runs operator by operator: with sparse arrays, and
         where shapes depend on values.
         """
+        from ..graph.report import MemoryReport, memory
+
         return MemoryReport(self._name, *(memory([s] if s else []) for s in self.signatures()))
 
     def signatures(self) -> tuple[_Mode, _Mode | None]:

@@ -12,7 +12,6 @@ from ..engine.error import OperatorError, did_you_mean
 from ..kernels.record import REGISTRY, dtype_name, lookup
 from ..kernels.traits import Specialised
 from .symbol import (  # noqa: F401
-    Executor,
     Group,
     Symbol,
     Variable,
@@ -196,17 +195,19 @@ def custom_symbol(op, hint: str, data, given: dict, kwargs: dict) -> Symbol:
     return apply(op, hint, values, given, name, attr)
 
 
+def _instead(name: str) -> str | None:
+    if name in ("array", "from_numpy", "from_dlpack"):
+        return (
+            "only nd makes arrays: give it as an input, or keep it with self.params.get_constant()"
+        )
+    return did_you_mean(name, __dir__())
+
+
 def __getattr__(name: str):
     op = REGISTRY.get(name)
     if op is None:
-        public = [n for n in REGISTRY if not n.startswith("_")]
         rule = f"module 'sym' has no function {name!r}"
-        fix = (
-            "only nd makes arrays: give it as an input, or keep it with self.params.get_constant()"
-            if name in ("array", "from_numpy", "from_dlpack")
-            else did_you_mean(name, public)
-        )
-        raise missing.attribute("sym", name, rule, fix)
+        raise missing.attribute("sym", name, rule, lambda: _instead(name))
     function = symbol_function(op, name)
     setattr(sys.modules[__name__], name, function)
     return function

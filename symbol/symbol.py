@@ -18,7 +18,6 @@ from ..kernels.signature import dynamic_names, make_function, static_names
 from . import attribute
 from .base import Symbol, UntypedError, apply, load, load_json  # noqa: F401  (offered from here)
 from .compose import active, dtype_flag, new_variable, tracing  # noqa: F401  (offered from here)
-from .executor import Executor  # noqa: F401  (offered from here)
 
 # ---- functions and methods of operators ----------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 import re
 from typing import ClassVar
@@ -149,6 +148,8 @@ class Initializer:
 
     def _verbose_print(self, desc, init, arr):
         if self._verbose and self._print_func:
+            import logging  # here: few say something
+
             logging.getLogger(__name__).info(
                 "Initialized %s as %s: %s", desc, init, self._print_func(arr)
             )

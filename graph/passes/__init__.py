@@ -1,4 +1,5 @@
-"""The passes that lowered graphs go through, in their order."""
+"""The passes that lowered graphs go through, in their order. Those of tier 1 are imported when the
+first graph reaches it, by the compiler's thread."""
 
 from __future__ import annotations
 
@@ -8,15 +9,8 @@ from typing import Any
 from ...kernels import backend as backends
 from ..graph import Value, topological, verify
 from .algebra import algebra
-from .attention import attention
 from .cse import common
-from .epilogue_conv import epilogue_conv, epilogue_groups
-from .epilogue_dense import epilogue_dense
 from .fold import fold
-from .fuse import fuse
-from .layout import layout
-from .loss_head import loss_head
-from .norm_act import norm_act, norm_sums
 from .recompute import MIRRORED
 
 checking = False  # verify the graph after every pass; the tests switch it on
@@ -45,6 +39,9 @@ def optimize(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value,
 def before_gradient(outputs: Sequence[Value], device) -> list[Value]:
     """A typed graph with operators of whole patterns that have gradients of their own, and keep
     less for them (tier 1). Graphs of which nodes are marked for recomputation stay."""
+    from .attention import attention
+    from .norm_act import norm_act
+
     outputs = list(outputs)
     if any(n.extra and MIRRORED in n.extra for n in topological(outputs)):
         return outputs
@@ -68,6 +65,13 @@ def compile_passes(
     free: numbers of outputs that may get another memory layout. stable: variables that seldom
     change. device: a Context.
     """
+    from .attention import attention
+    from .epilogue_conv import epilogue_conv
+    from .epilogue_dense import epilogue_dense
+    from .layout import layout
+    from .loss_head import loss_head
+    from .norm_act import norm_sums
+
     outputs, backend = list(outputs), backends.of(device)
     for each in (
         lambda graph: attention(graph, backend),
@@ -86,6 +90,9 @@ def compile_passes(
 def fused(outputs: Sequence[Value], device) -> list[Value]:
     """The graph with its pointwise operators joined for a device: the last pass, over each part of
     a program."""
+    from .epilogue_conv import epilogue_groups
+    from .fuse import fuse
+
     outputs = epilogue_groups(fuse(outputs, device), backends.of(device))
     if checking:
         verify(outputs)

@@ -6,7 +6,7 @@ import pytest
 from plait import autograd, gluon, nd
 from plait.engine import cpu
 from plait.graph.graph import Builder, topological, variable
-from plait.graph.passes import attention as attention_pass
+from plait.graph.passes.attention import attention as attention_pass
 from plait.graph.passes.gradient import gradient
 from plait.graph.passes.views import regrouped, view_of
 from plait.graph.program import lower

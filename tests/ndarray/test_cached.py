@@ -311,7 +311,7 @@ def test_the_graph_of_an_entry_is_typed():
     graph, x, w = small()
     graph([x, w])
     (entry,) = graph.entries.values()
-    assert all(n.is_typed for n in topological(entry.outputs))
+    assert all(n.is_typed for n in topological(entry.source.outputs))
 
 
 @pytest.mark.parametrize("hybridized", [False, True])

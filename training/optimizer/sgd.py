@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 
 from ...engine.error import InvalidValue
@@ -236,6 +235,8 @@ class LBSGD(_Descent):
         **kwargs,
     ):
         super().__init__(momentum, multi_precision=multi_precision, **kwargs)
+        import logging  # here: few say something
+
         logging.getLogger(__name__).info(
             "Running Large-Batch SGD Algorithm (batch_scale=%s, warmup_epochs=%s,"
             " warmup_strategy=%s, updates_per_epoch=%s)",
