@@ -5,9 +5,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 # what a build depends on: a changed C source or operator record compiles again, a changed .py file does not
-NATIVE := $(shell find engine kernels graph -name '*.c' -o -name '*.h') engine/ffi_build.py kernels/generate.py \
+NATIVE := $(shell find engine kernels graph -name '*.c' -o -name '*.h') engine/ffi_build.py kernels/cpu/generate.py \
           $(wildcard kernels/ops/*.py) \
-          $(addprefix kernels/,record.py pointwise.py activations.py loops.py update_loops.py) setup.py pyproject.toml
+          $(addprefix kernels/,record.py params.py traits.py pointwise.py activations.py loops.py statements.py update_loops.py) setup.py pyproject.toml
 
 .PHONY: train test check fuzz sanitize kills bench docs oracle downstream gpu-check gpu-test gpu-bench clean
 

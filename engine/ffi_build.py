@@ -57,7 +57,7 @@ def generate() -> None:
         sys.modules[name].__path__ = [str(path)]
     try:
         importlib.import_module("plait.kernels.ops")
-        importlib.import_module("plait.kernels.generate").write(
+        importlib.import_module("plait.kernels.cpu.generate").write(
             ROOT / "kernels" / "cpu" / "generated"
         )
         importlib.import_module("plait.kernels.stubs").write(ROOT)

@@ -1,21 +1,25 @@
 """Kernels of operators that are made of others: their decompositions as programs, which one kernel
-runs. It fills a hook of the CPU's table."""
+runs. It fills a hook of the backends' tables."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ..engine import cpu, ffi, lib
+from ..engine import Context, ffi, lib
 from ..kernels import backend
 from ..kernels.native import Native
+from ..kernels.record import Operator, Type
 from .graph import variable
 from .passes.expand import body_of
 from .program import lower
 
 
-def body_entry(op: Any, ins: Any, outs: Any, attrs: Any) -> Native | None:
+def body_entry(
+    op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict[str, Any], device: Context
+) -> Native | None:
+    """An entry of the table of a device's backend, which says on what device."""
     inputs = [variable(f"x{i}", t) for i, t in enumerate(ins)]
-    device = cpu()
     made = body_of(op, attrs, inputs, outs, backend.of(device).kernels)
     if made is None:
         return None

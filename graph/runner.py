@@ -12,8 +12,9 @@ from ..engine import Context, log
 from ..engine.error import MXNetError
 from ..engine.log import size
 from ..kernels import backend as backends
+from ..kernels.record import lookup
 from ..kernels.spec import Spec
-from ..kernels.traits import Sum
+from ..kernels.traits import RowScatter, Sum
 from . import residuals
 from .derived import Derived
 from .digest import digest
@@ -24,6 +25,8 @@ from .passes.recompute import replayed
 from .placement import PlacedProgram, lower
 from .program import Program
 from .tiers import Tiered
+
+FUSED = lookup("_fused")
 
 ROWS = "rows"  # the request of a variable whose gradient is row_sparse
 
@@ -366,9 +369,9 @@ def row_parts(gradient: Value | None, at: int) -> tuple[list[Value], list[tuple]
                 terms += node.inputs
                 continue
         found = [v]
-        if node.op is not None and node.op.name == "_take_grad":
-            if node.attrs["axis"] == 0 and node.attrs["mode"] == "clip":
-                found = [node.inputs[1], node.inputs[0]]
+        scatter = node.op.trait(RowScatter) if node.op is not None else None
+        if scatter is not None and scatter.when(**node.attrs):
+            found = [node.inputs[1], node.inputs[0]]
         parts.append(tuple(range(at + len(values), at + len(values) + len(found))))
         values += found
     return values, parts
@@ -386,4 +389,4 @@ def summary(made: Forward | Gradient) -> str:
 
 def n_fused(program: Program | PlacedProgram) -> int:
     """How many instructions are groups of pointwise operators."""
-    return sum(op.name == "_fused" for op in program.ops)
+    return sum(op is FUSED for op in program.ops)

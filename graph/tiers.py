@@ -14,10 +14,11 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from ..engine import settings
+from ..kernels import compilers
 from . import passes
 
 QUEUE_AT = 2  # the call that queues a signature: what runs once is never compiled
@@ -212,7 +213,6 @@ class Compiler:
         self._jobs: deque[weakref.ref[Tiered]] = deque()
         self._made: list[weakref.ref[Tiered]] = []  # compiled since the last wait
         self._thread: threading.Thread | None = None
-        self._stop_compilers: Callable[[], None] = lambda: None
         self._busy: weakref.ref[Tiered] | None = None
         self._closed = self._ready = False
         self.error: Exception | None = None
@@ -229,9 +229,8 @@ class Compiler:
             self._ready = settings.get("PLAIT_TIER") == "ready"
             self._jobs.append(weakref.ref(job))
             if self._thread is None:
-                from ..kernels import jit  # here: it brings much of the standard library
-
-                jit.waiting, self._stop_compilers = self.unlocked, jit.stop
+                compilers.load()
+                compilers.waiting = self.unlocked
                 self._thread = threading.Thread(target=self._work, name="plait-tier1", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
@@ -273,9 +272,10 @@ class Compiler:
             self._jobs.clear()
             self._changed.notify_all()
             thread = self._thread
-        self._stop_compilers()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+        if thread is not None:
+            compilers.stop()
+            if thread is not threading.current_thread():
+                thread.join()
 
     def pause(self) -> None:
         """Before a fork: from here no job runs, so that the child inherits no lock that one

@@ -1,5 +1,5 @@
 """Activations: the one declaration of each, from which come the references and loops of operators,
-the C header of products and batch normalisations, and its CUDA counterpart (generate.py).
+the C header of products and batch normalisations, and its CUDA counterpart (cpu/generate.py).
 
 Texts are expressions as in pointwise.py, of x and of an activation's own numbers low and high.
 """

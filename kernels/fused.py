@@ -13,13 +13,13 @@ from math import prod
 from typing import Any, NamedTuple
 
 from ..engine.error import ShapeError
-from .generate import Loop, Name, Statement, statement
 from .loops import Form, form
 from .pointwise import Expression
 from .record import FLOATS, PARSERS, Param, Type, lookup, operator, sample
 from .row_reductions import ROW_HEADER, RowSource, is_reduction
 from .scalar import OpenScalar, as_float
 from .spec import from_bfloat16, round_to_bfloat16
+from .statements import Loop, Name, Statement, statement
 
 WIDENED = {"float16": "float32", "bfloat16": "float32"}
 COMPUTED_IN = {**WIDENED, "bool": "uint8"}  # else in itself

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ..engine.error import DTypeError, DynamicShape, ShapeError
 from .extent import Undecided, Way, agree, is_unknown
-from .record import Operator, Type
+from .record import Operator, Type, elementwise
 from .traits import Eager
 from .ways import MAX_NDIM, AnyDtype, common, explore
 
@@ -107,7 +107,7 @@ def _infer(op, attrs, ins, outs, way: Way, any_dtype: bool) -> list[Known]:
     given = {k: v for k, v in attrs.items() if k != "train"}
 
     def fill():
-        if op.elementwise:
+        if op.fill is elementwise:
             filled = _alike(op, types, wanted)
         elif op.fill is not None and None in types and any(t is not None for t in types):
             filled = op.fill(list(types), **given)

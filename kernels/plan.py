@@ -29,7 +29,7 @@ from .native import Native
 from .record import MAX_KEPT, Operator, Type, lookup, mutated_inputs
 from .scalar import OpenScalar
 from .spec import ITEM_BYTES, Spec, spec
-from .traits import Eager, OwnKernel, PythonKernel, SameMemory
+from .traits import DeviceCopy, Eager, OwnKernel, PythonKernel, SameMemory
 
 INLINE_US = 10.0  # below this estimate a kernel costs less than handing it to a lane
 # cost of a reference kernel: call, then throughput
@@ -266,7 +266,7 @@ def _build(
     backend = backends.of(device)
     lane, number = device.comm_lane if comm else (device.lane, device.device_id)
     across = None
-    if op.name in ("_copy", "_to_device"):
+    if op.has(DeviceCopy):
         across = copy_lane(in_specs[0].device, device)
     if across is None:
         bound = _native(op, ins, outs, attrs, device, backend)

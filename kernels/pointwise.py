@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .record import REQUIRED, Operator, Param, Type, operator, sample
+from .record import REQUIRED, Operator, Param, Type, elementwise, operator, sample
 from .shapes import broadcast_shapes, same_dtype
 
 # the inputs' names inside an expression; a single input is called x
@@ -93,7 +93,7 @@ def pointwise(
         gs = gs if isinstance(gs, (tuple, list)) else (gs,)
         return [g if g is None else sum_to(F, g, x.shape) for g, x in zip(gs, xs)]
 
-    fields.setdefault("elementwise", "fill" not in fields)
+    fields.setdefault("fill", elementwise)
     fields.setdefault("samples", default_samples(len(inputs), domain, given))
     fields.setdefault("inplace", tuple((i, 0) for i in range(len(inputs))))
     return operator(

@@ -6,92 +6,19 @@ it.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from ..engine.error import (
-    InvalidType,
-    MXNetError,
-    OperatorError,
-    ShapeError,
-    compose,
-    did_you_mean,
-    shown,
-)
+from ..engine.error import MXNetError, OperatorError, ShapeError, compose, did_you_mean
 from ..engine.recent import Recent
-from .scalar import UnknownScalar, as_float
+from .params import *  # records and their readers take these from here
+from .params import parse
+from .scalar import UnknownScalar
 
 T = TypeVar("T")
 MAX_KEPT = 4096  # what a record remembers for calls: of so many uses, the last
 MAX_COMPILED = 256  # and of what only compilation asks for: layers of a graph are alike
-
-
-class _Required:
-    """Stands in signatures where a default would."""
-
-    def __repr__(self):
-        return "<required>"
-
-
-REQUIRED: Any = _Required()  # the default of a parameter that must be given
-
-DTYPES = (
-    "float32",
-    "float64",
-    "float16",
-    "uint8",
-    "int32",
-    "int8",
-    "int64",
-    "bool",
-    "int16",
-    "uint16",
-    "uint32",
-    "uint64",
-    "bfloat16",
-)  # index = MXNet's type flag
-HALVES = ("float16", "bfloat16")  # stored in 16 bits, computed in float32
-NATIVE_FLOATS = ("float32", "float64")  # in which C computes
-FLOATS = (*NATIVE_FLOATS, *HALVES)
-NATIVE = (*NATIVE_FLOATS, "int32", "int64", "int8", "uint8")  # dtypes of generated C loops
-
-
-class Type(NamedTuple):
-    """Shape and dtype name of one array: what inference works on.
-
-    layout: "" is row-major; only the layout pass makes others (layouts.py).
-    """
-
-    shape: tuple[int, ...]
-    dtype: str = "float32"
-    layout: str = ""
-
-
-class Param(NamedTuple):
-    """One attribute of an operator. `kind` is a key of PARSERS or a tuple of allowed strings."""
-
-    name: str
-    kind: str | tuple
-    default: Any = REQUIRED
-    # a number that may change from call to call: handed to the kernel, not part of the plan
-    dynamic: bool = False
-    doc: str = ""
-    # the least and the most of a number, or of each in a shape; None: what LIMITS says
-    limits: tuple[float, float] | None = None
-
-
-INT32 = (-(1 << 31), (1 << 31) - 1)
-ANY = (-(1 << 63), (1 << 63) - 1)  # a seed, a label, a position: nothing has its size
-# What has a parameter's size: arrays, whose bytes `infer` bounds; or work beyond them, and objects.
-# These have limits of their own, so that a file of 300 bytes does not keep a machine busy.
-LIMITS = {"int": INT32, "shape": ANY}
-LARGE = (-(1 << 46), 1 << 46)  # sizes of an axis, and places on it: `infer` bounds the bytes
-COUNT = (0, 1 << 16)  # of inputs, outputs, sections: each is an object
-WEIGHTS = (0, 1 << 12)  # that one call updates: each is several inputs
-FRACTION = (0, 1)  # of one: what a region covers of a map decides how many samples are taken of it
-REACH = (0, 1 << 20)  # of a window, in elements: what kernels go through for one output
 
 
 class Sample(NamedTuple):
@@ -127,123 +54,47 @@ def values(data, dtype="float32"):
     return ("values", data, dtype)
 
 
-def _literal(value):
-    return ast.literal_eval(value) if isinstance(value, str) else value
-
-
-def _whole(value) -> int:
-    """An int that kernels can hold. Raises OverflowError."""
-    number = value.__index__()
-    if not -(1 << 63) <= number < 1 << 63:
-        raise OverflowError
-    return number
-
-
-def several(value, n: int = 1):
-    """Numbers to go through, where one number stands for n of it."""
-    is_number = not hasattr(value, "__iter__") or getattr(value, "ndim", None) == 0
-    return (value,) * n if is_number else value
-
-
-def _parse_shape(value):
-    value = _literal(value)
-    if value is None:
-        raise TypeError
-    return tuple(v if v is None else _whole(v) for v in several(value))
-
-
-def _parse_int(value):
-    value = _literal(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return _whole(value)
-
-
-def _parse_bool(value):
-    if isinstance(value, str):
-        return {"True": True, "true": True, "1": True, "False": False, "false": False, "0": False}[
-            value
-        ]
-    return bool(value)
-
-
-def dtype_name(value) -> str:
-    """The name in DTYPES of a dtype given as a name, a NumPy dtype or type, MXNet's type flag, or
-    an array that has it; None is float32."""
-    if isinstance(value, str) and value in DTYPES:
-        return value
-    if value is None:
-        return "float32"
-    if isinstance(value, (int, str)) and str(value).isdigit() and int(value) < len(DTYPES):
-        return DTYPES[int(value)]
-    import numpy as np
-
-    if hasattr(value, "dtype") and not isinstance(value, type):
-        value = value.dtype
-    try:
-        dtype = np.dtype(value)
-        name = dtype.names[0] if dtype.names else dtype.name
-    except (TypeError, ValueError, SyntaxError):
-        name = ""
-    if name not in DTYPES:
-        rule = f"dtype: {value!r} is not supported, expected one of {', '.join(DTYPES)}"
-        raise InvalidType(compose(rule, fix=did_you_mean(str(value), DTYPES)))
-    return name
-
-
-def _parse_context(value) -> str:
-    """The text of a device: of a Context, or as files hold it ("gpu(1)"); "": the current one."""
-    text = "" if value is None or str(value) == "None" else str(value)
-    if text:
-        from ..engine.device import named  # here: the build reads records before there is a core
-
-        named(text)
-    return text
-
-
-def _optional(parse):
-    def parse_optional(value):
-        is_none = value is None or (isinstance(value, str) and value == "None")
-        return None if is_none else parse(value)
-
-    return parse_optional
-
-
-PARSERS: dict[str, Callable] = {
-    "int": _parse_int,
-    "float": as_float,
-    "bool": _parse_bool,
-    "shape": _parse_shape,
-    "str": str,
-    "context": _parse_context,
-    "dtype": dtype_name,
-    "floats": lambda v: tuple(as_float(x) for x in several(_literal(v))),
-}
-# what a wrong value is told, where the name of the kind does not say it
-KIND_TEXT = {"shape": "an int or a tuple of ints", "floats": "a float or a tuple of floats"}
-PARSERS |= {kind + "?": _optional(parse) for kind, parse in PARSERS.items()}
-
-
-def _kept() -> Recent:
-    return Recent(MAX_KEPT)
-
-
 # The functions of a record: their first arguments as `Operator` says, then attributes as keywords,
 # which no type can list
 Infer = Callable[..., "Sequence[Type]"]
 Fill = Callable[..., "Sequence[Type | None]"]
 Ref = Callable[..., Any]  # array or tuple
 Grad = Callable[..., "Sequence[Any]"]
-Body = Callable[..., "Sequence[Any] | None"]
 Names = Callable[..., tuple[str, ...]]
 
 
-def _lookup() -> Recent:
-    return Recent(MAX_COMPILED)
+class Remembered:
+    """What is found once for an operator: from its record, and for its calls."""
+
+    __slots__ = (
+        *("kinds", "param_index", "variadic", "has_dynamic", "float_params"),
+        *("plans", "inferred", "completed", "attributes", "no_attrs", "gradients"),
+    )
+    kinds: dict[type, Any]  # trait of each kind
+    param_index: dict[str, int]
+    variadic: bool
+    has_dynamic: bool
+    float_params: tuple[str, ...]
+    plans: Recent  # plan.plan_for
+    inferred: Recent  # plan.infer
+    completed: Recent  # partial.complete
+    attributes: Recent  # shared
+    no_attrs: dict[str, Any]
+    gradients: Recent  # passes/gradient
+
+    def _remember(self, op: Operator) -> None:
+        self.kinds = {type(t): t for t in op.traits}
+        self.param_index = {p.name: i for i, p in enumerate(op.params)}
+        self.variadic = op.inputs[:1] != () and op.inputs[0].startswith("*")
+        self.has_dynamic = any(p.dynamic for p in op.params)
+        self.float_params = tuple(p.name for p in op.params if str(p.kind).startswith("float"))
+        self.plans, self.no_attrs = Recent(MAX_KEPT), {}
+        self.inferred, self.completed = Recent(MAX_COMPILED), Recent(MAX_COMPILED)
+        self.attributes, self.gradients = Recent(MAX_COMPILED), Recent(MAX_COMPILED)
 
 
 @dataclasses.dataclass(eq=False, slots=True, kw_only=True)
-class Operator:
+class Operator(Remembered):
     """One operator. Its functions are called with the attributes as keywords.
 
     infer: (list[Type], **attrs) -> list[Type]: all outputs, hidden ones too. Raises OperatorError.
@@ -256,8 +107,6 @@ class Operator:
            `train_aware` ones.
     grad:  (F, dys, xs, ys, **attrs) -> list of input gradients, None where there is none. Written
            in operators; every array has .shape and .dtype. Without `grad` gradients are zero.
-    body:  (F, *inputs, **attrs) -> list of all outputs, or None: the same in other operators, which
-           run where these have kernels and it has none. Inputs of 16 bits arrive as float32.
     traits: what few operators have, of kinds in traits.py; see `trait` and `has`.
     """
 
@@ -268,7 +117,6 @@ class Operator:
     params: tuple[Param, ...] = ()
     grad: Grad | None = None
     fill: Fill | None = None
-    body: Body | None = None
     traits: Sequence[Any] = ()
     aliases: tuple[str, ...] = ()
     # (**attrs) -> names of the inputs in use, where attributes decide
@@ -285,34 +133,13 @@ class Operator:
     # `train` is part of the plan and handed to infer/ref/grad
     train_aware: bool = False
     inplace: tuple[tuple[int, int], ...] = ()  # (input, output) pairs that may share memory
-    view: bool = False  # output 0 is input 0's bytes under another shape
-    # all arrays have one shape: an unknown one is that of those that are known
-    elementwise: bool = False
     pointwise: Any = None  # the Expression, for pointwise operators
     samples: tuple[Sample, ...] = ()
     doc: str = ""
-    plans: Recent = dataclasses.field(default_factory=_kept, repr=False)
-    inferred: Recent = dataclasses.field(default_factory=_lookup, repr=False)  # see plan.infer
-    completed: Recent = dataclasses.field(default_factory=_lookup, repr=False)  # partial.complete
-    attributes: Recent = dataclasses.field(default_factory=_lookup, repr=False)  # see shared
-    no_attrs: dict = dataclasses.field(default_factory=dict, repr=False)
-    gradients: Recent = dataclasses.field(default_factory=_lookup, repr=False)  # passes/gradient
-    # found from the fields above
-    kinds: dict[type, Any] = dataclasses.field(init=False, repr=False)
-    param_index: dict = dataclasses.field(init=False, repr=False)
-    variadic: bool = dataclasses.field(init=False, repr=False)
-    has_dynamic: bool = dataclasses.field(init=False, repr=False)
-    float_params: tuple[str, ...] = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self):
         self.params = tuple([self._limited(p) for p in self.params])
-        if self.elementwise and self.fill is None:
-            self.fill = same_fill
-        self.kinds = {type(t): t for t in self.traits}
-        self.param_index = {p.name: i for i, p in enumerate(self.params)}
-        self.variadic = self.inputs[:1] != () and self.inputs[0].startswith("*")
-        self.has_dynamic = any(p.dynamic for p in self.params)
-        self.float_params = tuple(p.name for p in self.params if str(p.kind).startswith("float"))
+        self._remember(self)
 
     def __repr__(self):
         return f"<Operator {self.name}>"
@@ -348,7 +175,7 @@ class Operator:
             value = attrs.get(p.name, p.default)
             if value is REQUIRED:
                 raise OperatorError(self.name, f"parameter {p.name!r} is required")
-            full[p.name] = value if value is p.default else self._parse_one(p, value)
+            full[p.name] = value if value is p.default else parse(p, value, self.name)
         return full
 
     def attribute_key(self, attrs: dict[str, Any]) -> Collection:
@@ -371,38 +198,6 @@ class Operator:
             return attrs
         if found is None:
             found = self.attributes[key] = attrs
-        return found
-
-    def _parse_one(self, p: Param, value):
-        if type(value) is float and p.kind == "float" and p.limits is None:
-            return value
-        if isinstance(p.kind, tuple):
-            if p.name == "dtype" and value is not None and not isinstance(value, str):
-                value = dtype_name(value)
-            value = "None" if value is None else str(value)
-            if value not in p.kind:
-                raise OperatorError(
-                    self.name,
-                    f"{p.name} must be one of {', '.join(p.kind)}, got {shown(value)}",
-                    fix=did_you_mean(value, p.kind),
-                )
-            return None if value == "None" else value
-        try:
-            found = PARSERS[p.kind](value)
-        except (MXNetError, UnknownScalar):
-            raise
-        except Exception:
-            kind = KIND_TEXT.get(p.kind.rstrip("?"), p.kind.rstrip("?"))
-            kind += " or None" * p.kind.endswith("?")
-            raise OperatorError(self.name, f"{p.name} must be {kind}, got {shown(value)}") from None
-        if p.limits is not None and found is not None:
-            low, high = p.limits
-            for n in found if found.__class__ is tuple else (found,):
-                if n is not None and not low <= n <= high:
-                    raise OperatorError(
-                        self.name,
-                        f"{p.name} must be between {low} and {high}, got {shown(value)}",
-                    )
         return found
 
     def check_inputs(self, attrs: dict[str, Any], n_given: int) -> tuple[str, ...]:
@@ -532,3 +327,9 @@ def same_fill(ins: Sequence[Type | None], **_) -> list[Type | None]:
     """Unknown inputs are like the first known one."""
     known = next((t for t in ins if t is not None), None)
     return [known if t is None else t for t in ins]
+
+
+def elementwise(ins: Sequence[Type | None], **_) -> list[Type | None]:
+    """`fill` of operators whose arrays all have one shape, also where only a part of it is known
+    (partial.complete)."""
+    return same_fill(ins)

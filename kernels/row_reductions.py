@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from .generate import Statement
+from .statements import Statement
 
 REDUCTIONS = {  # operators of a step that reduces, and the row's number from the helper's
     "sum": ("sum", "{}"),

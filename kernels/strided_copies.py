@@ -17,6 +17,7 @@ from .ops.strided import distinct, reach
 from .record import Operator, Type
 from .shapes import contiguous, one_axis
 from .spec import ITEM_BYTES
+from .traits import Join
 
 # the second input only tells a shape
 LIKE = ("reshape_like", "broadcast_like", "slice_like", "_identity_with_attr_like_rhs")
@@ -69,13 +70,14 @@ def strided_copy(
 def join_offsets(op, ins: Sequence[Type], y: Type, attrs: dict) -> list[int] | None:
     """Where the arrays that an operator joins lie in its result, in bytes, one after the other;
     None where it joins none, or cuts them into pieces."""
-    if op.name not in ("Concat", "stack") or len({t.layout for t in (*ins, y)}) > 1:
+    join = op.trait(Join)
+    if join is None or len({t.layout for t in (*ins, y)}) > 1:
         return None
-    at = axis = one_axis(op.name, attrs["axis" if op.name == "stack" else "dim"], len(y.shape))
+    at = axis = one_axis(op.name, attrs[join.axis], len(y.shape))
     if y.layout:
         stored = parse(y.layout)
         at = stored.order.index(axis)
-        if op.name == "stack" or any(t.shape[axis] % stored.block_of(axis) for t in ins):
+        if join.stacks or any(t.shape[axis] % stored.block_of(axis) for t in ins):
             return None
     if prod(physical_shape(y.shape, y.layout)[:at]) != 1:
         return None

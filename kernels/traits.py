@@ -9,7 +9,7 @@ The operator reference lists the traits of each operator. docs/design/kernels.md
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # ---- how an operator runs ------------------------------------------------------------------------
 
@@ -69,6 +69,16 @@ class Lowered(NamedTuple):
     """
 
     make: Callable
+
+
+class Decomposition(NamedTuple):
+    """The same computation in other operators, which run where these have kernels and it has none.
+
+    rule: (F, *inputs, **attrs) -> list of all outputs, or None. Inputs of 16 bits arrive as
+        float32.
+    """
+
+    rule: Callable[..., Sequence[Any] | None]
 
 
 class Specialised(NamedTuple):
@@ -187,6 +197,18 @@ class SameMemory:
     """Output 0 is the bytes of input 0 under another shape."""
 
 
+class DeviceCopy:
+    """Output 0 is input 0, which may be on another device."""
+
+
+class Join(NamedTuple):
+    """All inputs, one after the other along an axis of output 0. axis: the name of the parameter.
+    stacks: that axis is a new one."""
+
+    axis: str
+    stacks: bool = False
+
+
 class Permutation(NamedTuple):
     """Another order of axes. axes: (number of axes, **attrs) -> for each axis the input's."""
 
@@ -210,6 +232,27 @@ class Strided:
     """What lies at the parameters `at`, `sizes` and `steps` of input 0's memory."""
 
 
+# ---- gradients that have few rows ----------------------------------------------------------------
+
+
+class RowScatter(NamedTuple):
+    """Rows of input 0, added up at the row numbers of input 1 in zeros.
+
+    when: (**attrs) -> bool.
+    """
+
+    when: Callable[..., bool]
+
+
+class RowGradient(NamedTuple):
+    """The gradient of input 1 is row_sparse where arrays have storage types.
+
+    when: (storage type of input 0, **attrs) -> bool.
+    """
+
+    when: Callable[..., bool]
+
+
 # ---- operators that are fused with their neighbours ----------------------------------------------
 
 
@@ -228,7 +271,8 @@ class Matmul(NamedTuple):
 
 
 class Heads:
-    """A product of attention on interleaved heads; its `body` is a stacked product of views."""
+    """A product of attention on interleaved heads; its decomposition is a stacked product of
+    views."""
 
 
 class Softmax:

@@ -1,7 +1,7 @@
 """Loops of optimizer updates, made from their references.
 
 The reference of an update runs here once on symbols instead of arrays; what it does to them is the
-loop (generate.py). Arithmetic between numbers alone is done in double before the loop, as Python
+loop (statements.py). Arithmetic between numbers alone is done in double before the loop, as Python
 does it.
 """
 
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from .generate import MADE, Loop, Name, Statement
+from .record import Operator, Type
+from .statements import MADE, Loop, Name, Statement
 
 
 class Rule(NamedTuple):
@@ -134,6 +135,49 @@ def rule_name(operator: str) -> str | None:
             break
     name = operator[len(prefix) :].replace("mp_", "", 1)
     return next((n for n in (name, f"_{name}") if n in RULES), None)
+
+
+# parameters with a number for each weight -> the rule's name for it
+LISTS = {"lrs": "lr", "learning_rates": "lr", "wds": "wd", "etas": "eta", "step_count": "t"}
+
+
+class Update(NamedTuple):
+    """A call that updates n weights. Each has `size` inputs: weight, gradient, states and, where it
+    is wide, the weight in float32; `after`: the inputs behind those of all weights."""
+
+    rule: str
+    n: int
+    states: int
+    wide: bool
+    preloaded: bool  # learning rates and weight decays are arrays in `after`
+    after: Sequence[Type]
+    numbers: dict[str, range]  # name -> which of the dynamic parameters, in order
+
+    @property
+    def size(self) -> int:
+        return 2 + self.states + self.wide
+
+
+def update_of(
+    op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict, name: str | None = None
+) -> Update:
+    """What an operator does by its rule, or by the rule of that name."""
+    name = name or str(rule_name(op.name))
+    n, states, wide = len(outs), RULES[name].states, "mp_" in op.name
+    after = ins[n * (2 + states + wide) :]
+    preloaded = op.name.startswith("preloaded_")
+    return Update(name, n, states, wide, preloaded, after, scalars_of(op, attrs))
+
+
+def scalars_of(op: Operator, attrs: dict) -> dict[str, range]:
+    """Which of the dynamic parameters, in order, are those of a name."""
+    found, at = {}, 0
+    for p in op.params:
+        if p.dynamic:
+            n = len(attrs[p.name]) if p.name in LISTS else 1
+            found[LISTS.get(p.name, p.name)] = range(at, at + n)
+            at += n
+    return found
 
 
 def _loop(rule: Rule, function: str, dtype: str) -> Loop:

@@ -13,7 +13,7 @@ from ..graph.graph import Builder, Value, variable
 from ..graph.program import Program, lower
 from ..kernels.native import Native
 from ..kernels.record import FLOATS, MAX_KEPT, Type
-from ..kernels.traits import SameMemory
+from ..kernels.traits import Matmul, Reduction, SameMemory
 from .control import (
     COUNT,
     Backward,
@@ -350,10 +350,11 @@ def late_sum(g: Value) -> tuple[str, dict, list[Value]] | None:
     same = all(v.shape[-1] == x.shape[-1] for v, x in zip(operands, g.node.inputs))
     if not flat or not same:
         return None
-    if op.name == "dot" and attrs["transpose_a"] and not attrs["transpose_b"]:
+    matmul, reduction = op.trait(Matmul), op.trait(Reduction)
+    if matmul is not None and not matmul.stacked and matmul.transposes(**attrs) == (True, False):
         return "dot", {"transpose_a": True}, operands
-    if op.name == "sum" and attrs["axis"] == (0,) and not (attrs["keepdims"] or attrs["exclude"]):
-        return "sum", {"axis": 0}, operands
+    if reduction is not None and reduction.kind == "sum" and attrs["axis"] == (0,):
+        return None if attrs["keepdims"] or attrs["exclude"] else ("sum", {"axis": 0}, operands)
     return None
 
 

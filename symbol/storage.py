@@ -8,6 +8,7 @@ from typing import Any
 
 from ..graph.graph import Node, Value, topological
 from ..kernels.spec import STYPES
+from ..kernels.traits import RowGradient
 from ..ndarray import autograd
 from ..ndarray.interpreter import Compute, run_nodes
 from ..ndarray.launch import copy_into
@@ -42,15 +43,8 @@ def gradient_stypes(
 
 
 def _makes_rows(node: Node, i: int, stypes: dict[Value, str]) -> bool:
-    if i != 1:
-        return False
-    name = node.op.name if node.op is not None else ""
-    if name == "Embedding":
-        return bool(node.attrs["sparse_grad"])
-    if name == "_contrib_SparseEmbedding":
-        return True
-    plain = name == "dot" and not node.attrs["transpose_a"]
-    return plain and not node.attrs["transpose_b"] and stypes[node.inputs[0]] == "csr"
+    found = node.op.trait(RowGradient) if node.op is not None and i == 1 else None
+    return found is not None and found.when(stypes.get(node.inputs[0], DENSE), **node.attrs)
 
 
 class StorageRun:

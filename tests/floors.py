@@ -40,8 +40,6 @@ NAMED = {
     ("data/io/libsvm.py", 'ctx: str = "gpu",'): "the same",
     ("data/io/mnist.py", 'ctx: str = "gpu",'): "the same",
     ("gluon/parameter.py", "ctx.device_typeid & 1"): "an index that libraries for MXNet compute",
-    ("kernels/generate.py", '/ "cpu"'): "a folder",
-    ("kernels/jit.py", '/ "cpu"'): "a folder",
     ("ndarray/serialization.py", "Context(device_type, device_id)"): "a device in a pickle",
     ("ndarray/serialization.py", "return _unpickle, "): "the same",
     ("ndarray/rtc.py", "from ..kernels.cuda."): "mx.rtc compiles CUDA C++ and nothing else",

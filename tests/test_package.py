@@ -56,6 +56,13 @@ def test_nd_needs_numpy_alone():
     assert len([m for m in loaded if not m.startswith("plait")]) < 40
 
 
+def test_calls_on_cpus_load_nothing_of_gpus():
+    """The tables of kernels name CUDA's launches; they are imported when a GPU needs them."""
+    loaded = modules_after("import plait; plait.nd.softmax(plait.nd.ones((2, 2))).asnumpy()")
+    found = {m for m in loaded if m.startswith("plait.kernels.cuda")}
+    assert "plait.kernels.tables.softmax" in loaded and found == {"plait.kernels.cuda"}
+
+
 def test_records_are_read_before_there_is_a_core():
     """The build makes C from the records: nothing that they import may need the core."""
     code = f"""
@@ -65,7 +72,7 @@ for name, path in (("plait", {str(ROOT)!r}), ("plait.engine", {str(ROOT / "engin
     sys.modules[name].__path__ = [path]
 sys.modules["plait.engine._core"] = None  # not built yet
 importlib.import_module("plait.kernels.ops")
-for name in ("generate", "stubs"):
+for name in ("cpu.generate", "stubs"):
     importlib.import_module(f"plait.kernels.{{name}}")
 """
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -160,7 +167,7 @@ def test_generated_stubs_are_there():
 
 
 def test_installed_files_have_the_headers_of_the_jit():
-    from plait.kernels import jit
+    from plait.kernels.cpu import jit
 
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     package = ".".join(["plait", *jit.CPU.relative_to(ROOT).parts])

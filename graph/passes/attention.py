@@ -17,6 +17,7 @@ from ...kernels.ops.attention import LONGEST, apart
 from ...kernels.traits import (
     Broadcast,
     Constant,
+    Decomposition,
     Dropout,
     Heads,
     Matmul,
@@ -53,8 +54,7 @@ def _composed(node: Node, inputs: Sequence[Value]):
     """An interleaved product as the stacked products of its parts."""
     if node.op is None or not node.op.has(Heads):
         return None
-    assert node.op.body is not None
-    return node.op.body(F, *inputs, **node.attrs)
+    return node.op.kinds[Decomposition].rule(F, *inputs, **node.attrs)
 
 
 def _joined(outputs: Sequence[Value], backend: Backend) -> tuple[list[Value], int]:

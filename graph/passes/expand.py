@@ -8,7 +8,7 @@ from typing import Any
 
 from ...kernels.native import Table
 from ...kernels.record import HALVES, Operator, Type
-from ...kernels.traits import SameMemory
+from ...kernels.traits import Decomposition, SameMemory
 from ..graph import Builder, Value, rewrite, topological
 
 SHORT = HALVES
@@ -16,13 +16,13 @@ F = Builder()
 
 
 def expand(outputs: Sequence[Value], kernels: Table) -> list[Value]:
-    """The graph with the bodies of operators instead of these, where all of a body has kernels."""
+    """The graph with decompositions of operators instead of these, where all of one has kernels."""
     order = topological(outputs)
-    if all(n.op is None or n.op.body is None for n in order):
+    if not any(n.op is not None and n.op.has(Decomposition) for n in order):
         return list(outputs)
 
     def replace(node, inputs):
-        if node.op is None or node.op.body is None:
+        if node.op is None or not node.op.has(Decomposition):
             return None
         ins = [v.type for v in inputs]
         if kernels.choose(node.op, ins, node.types, node.attrs, derived=False) is not None:
@@ -39,14 +39,15 @@ def body_of(
     outs: Sequence[Type],
     kernels: Table,
 ) -> list[Value] | None:
-    """An operator's outputs by its body, applied to typed values; None where the reference must
-    run."""
-    if op.body is None or op.has_dynamic:
+    """An operator's outputs by its decomposition, applied to typed values; None where the reference
+    must run."""
+    decomposition = op.trait(Decomposition)
+    if decomposition is None or op.has_dynamic:
         return None
     if any(t.layout for t in (*[v.type for v in inputs], *outs)):
         return None
     wide = [F.Cast(v, dtype="float32") if v.dtype in SHORT else v for v in inputs]
-    made = op.body(F, *wide, **attrs)
+    made = decomposition.rule(F, *wide, **attrs)
     if made is None:
         return None
     made = [

@@ -1,4 +1,2 @@
-"""CPU kernels: C sources, and the table entries that choose among them; importing this module fills
-the table."""
-
-from . import backend  # noqa: F401
+"""The CPU's backend: C kernels, the code that is generated and compiled for them, shapes and costs
+as they want them. tables/ says which kernel runs a call."""

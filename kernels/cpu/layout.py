@@ -8,6 +8,7 @@ from math import prod
 
 from ...engine import lib
 from ..record import DTYPES, Type
+from ..shapes import contiguous
 from ..spec import ITEM_BYTES
 
 MAX_DIMS = lib.PLK_MAX_DIMS
@@ -28,15 +29,6 @@ def cost(*types: Type, steps: float = 0.0) -> float:
     """Microseconds on one core to stream these arrays and take `steps` elementary steps (1 ns
     each)."""
     return 0.1 + nbytes(*types) / BYTES_PER_US + steps / 1000
-
-
-def contiguous(shape: Sequence[int]) -> list[int]:
-    """Row-major strides in elements."""
-    strides, n = [], 1
-    for size in reversed(shape):
-        strides.append(n)
-        n *= size
-    return strides[::-1]
 
 
 def broadcast_strides(shape: Sequence[int], out: Sequence[int]) -> list[int]:
@@ -62,3 +54,36 @@ def collapse(shape: Sequence[int], *strides: Sequence[int]) -> tuple[list[int], 
             for o, s in zip(outs, strides):
                 o.append(s[axis])
     return out_shape, outs
+
+
+def reduced_dims(shape: Sequence[int], axes: Sequence[int]) -> list[tuple[int, int, bool]]:
+    """(size, stride, is it reduced?) of a row-major array over sorted axes: axes of size 1 left
+    out, neighbours of one kind merged."""
+    dims: list[tuple[int, int, bool]] = []
+    for axis, (n, stride) in enumerate(zip(shape, contiguous(shape))):
+        if n == 1:
+            continue
+        if dims and dims[-1][2] == (axis in axes):
+            dims[-1] = (dims[-1][0] * n, stride, dims[-1][2])
+        else:
+            dims.append((n, stride, axis in axes))
+    return dims
+
+
+def broadcast_fields(shape, in_shapes, kept=None) -> tuple[dict, list[int]] | None:
+    """(the fields of plk_pointwise that describe arrays, the strides of an array of shape `kept`);
+    None where they need more than MAX_DIMS dimensions."""
+    seen = [*in_shapes, shape if kept is None else kept]
+    dims, strides = collapse(shape, *(broadcast_strides(s, shape) for s in seen))
+    if len(dims) > MAX_DIMS:
+        return None
+    *strides, kept_strides = strides
+    fields = {
+        "n_in": len(in_shapes),
+        "ndim": len(dims),
+        "n": prod(shape),
+        "shape": dims,
+        "strides": strides,
+        "in_n": [prod(s) for s in in_shapes],
+    }
+    return fields, kept_strides

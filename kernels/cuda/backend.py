@@ -1,22 +1,14 @@
-"""The backend of CUDA GPUs; importing this module fills its table."""
+"""The backend of CUDA GPUs."""
 
-import importlib
-
-from .. import module_names, ops, tables  # noqa: F401  (pointwise entries are made from the records)
 from ..backend import Backend, Bound, Branches, Fusion, bind_struct, register
 from ..ops.conv_fused import activated
-from .table import TABLE
-
-for _name in module_names(__file__):
-    importlib.import_module(f"{__package__}.{_name}")
-tables.fill(TABLE, "cuda")
-
-from . import conv_table, fallback, fused_table, matmul_plan, trace  # noqa: E402
-from .pending import CompileError, pending  # noqa: E402
-from .pointwise_source import METHODS  # noqa: E402
+from ..tables import CUDA, on_cuda
+from . import conv_plan, fallback, fused_plan, matmul_plan, trace
+from .pending import CompileError, pending
+from .pointwise_source import METHODS
 
 checking = False  # a source that does not compile is an error; the tests switch it on
-trace.register()  # after all tables: it takes what they leave
+trace.register(on_cuda)  # after all tables: it takes what they leave
 
 
 def bind(op, found, device) -> Bound:
@@ -42,23 +34,23 @@ def ends_matmul(dtype, act=None, keep=False, residual=False, slope=None) -> bool
 
 def ends_conv(op, attrs) -> bool:
     named = activated(op, attrs)
-    return named is not None and conv_table.activation(**named) is not None
+    return named is not None and conv_plan.activation(**named) is not None
 
 
 register(
     Backend(
         "cuda",
-        kernels=TABLE,
+        kernels=CUDA,
         reference=fallback.KERNEL,
         bind=bind,
         read=fallback.read,
         write=fallback.write,
         compiles="CUDA C++",
         fusion=Fusion(
-            row_dtypes=fused_table.ROW_DTYPES,
+            row_dtypes=fused_plan.ROW_DTYPES,
             reductions=METHODS,
-            can_compile=fused_table.can_compile,
-            prepare=fused_table.prepare,
+            can_compile=fused_plan.can_compile,
+            prepare=fused_plan.prepare,
         ),
         fused_dtypes=("float32", "float16", "bfloat16"),
         ends_matmul=ends_matmul,

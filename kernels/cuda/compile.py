@@ -22,14 +22,15 @@ from typing import NamedTuple
 
 from ...engine import cuda, ffi, lib
 from ...engine.error import DeviceError, MXNetError
-from .. import cache
-from ..generate import activation_cuda
+from .. import cache, compilers
+from .activation_source import activation_cuda
 
 CUDA = Path(__file__).resolve().parent
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 # NVRTC refuses functions without __device__, constexpr ones too, unless told that they have it
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
 GENERATED = ("--fmad=false",)  # of text
+EXACT = (*OPTIONS, *GENERATED)  # of sources whose results must be the reference's bits
 EXTERN = 'extern "C" __global__'
 
 _lock = threading.Lock()
@@ -125,13 +126,11 @@ def start(device: int, wanted: Iterable[Kernel]) -> list[Kernel]:
 def compile_all(device: int, wanted: Iterable[Kernel]) -> None:
     """Compiles those kernels that are neither loaded nor on disk, side by side. Never raises for
     one that fails: `function` does, for it."""
-    from .. import jit  # here: it brings much of the standard library
-
     architecture = _architecture(device)
     missing = start(device, wanted)
-    with jit.waiting():
+    with compilers.waiting():
         for kernel in missing:
-            if jit.stopped():
+            if compilers.stopped():
                 return
             _compile_one(_key(kernel, architecture), kernel, architecture)
 
@@ -145,11 +144,9 @@ def _compile_one(key: str, kernel: Kernel, architecture: str) -> None:
 def _work() -> None:
     """A thread that compiles what is queued, then ends."""
     global _n_workers
-    from .. import jit
-
     while True:
         with _lock:
-            if not _queue or jit.stopped():
+            if not _queue or compilers.stopped():
                 _n_workers -= 1
                 return
             job = _queue.popleft()

@@ -55,6 +55,10 @@ class Scalar(NamedTuple):
     dtype: str = "float32"
 
 
+# seed and call counter follow the dynamic parameters: of operators that have none, these are they
+STREAM = (Scalar(0, "uint64"), Scalar(1, "uint64"))
+
+
 class Int32(NamedTuple):
     value: int
 

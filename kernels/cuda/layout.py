@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
-from ..cpu.layout import broadcast_strides, collapse, contiguous, nbytes
 from ..record import Type
 from ..spec import ITEM_BYTES
-from .launch import Int32, Int64, Struct
+from .launch import Int32, Int64, Launch, Struct
 
 TYPES = {
     "float32": "float",
@@ -77,9 +77,47 @@ def vector_of(*dtypes: str) -> int:
     return min(8, VECTOR_BYTES // min(ITEM_BYTES[d] for d in dtypes))
 
 
-def blocks_for(n: int, per_block: int) -> tuple[int]:
+def blocks_for(n: int, per_block: int = THREADS) -> tuple[int]:
     """A grid of one dimension that covers n; 0 elements: no block."""
     return (ceil_div(n, per_block),)
 
 
-__all__ = ["broadcast_strides", "collapse", "contiguous", "nbytes"]
+def spread(
+    source: str,
+    function: str,
+    n: int,
+    arguments: Sequence[Any],  # Argument
+    per_thread: int = 1,
+    options: tuple[str, ...] | None = None,
+) -> Launch:
+    """The launch of a function whose threads share n items."""
+    grid = blocks_for(n, THREADS * per_thread)
+    return Launch(source, function, grid, (THREADS,), arguments, options=options)
+
+
+def bool_of(value) -> str:
+    """A truth value in C++."""
+    return "true" if value else "false"
+
+
+# ---- rows (rows.cuh): how many threads take one, and what each of them holds of it ---------------
+
+# threads for a row -> elements in a thread's registers, shared by the arrays that are held at once;
+# more threads take a longer row
+HELD = {8: 4, 32: 32, 128: 16, 256: 16, 512: 16, 1024: 32}
+
+
+def row_shape(n: int, vector: int, n_arrays: int = 1) -> tuple[int, int, int]:
+    """(threads, items, vector) for rows of n elements, of which n_arrays are held at once: each
+    thread holds items * vector elements; items is 0 where a row is too long to be held."""
+    for threads, held in HELD.items():
+        items = ceil_div(n, threads * vector)
+        if items * vector <= max(held // n_arrays, vector):
+            return threads, items, vector
+    return 1024, 0, 1
+
+
+def row_launch(n_rows: int, threads: int) -> tuple[tuple[int], tuple[int]]:
+    """(grid, block)"""
+    block = max(threads, THREADS)
+    return (ceil_div(n_rows, block // threads),), (block,)

@@ -1,4 +1,4 @@
-/* The functions of pointwise expressions, under the names that kernels/generate.py gives them (cpu/vecmath.h has the
+/* The functions of pointwise expressions, under the names that kernels/statements.py gives them (cpu/vecmath.h has the
  * CPU's): plk_NAME_f32, plk_NAME_f64, plk_NAME_int. */
 #pragma once
 #include "array.cuh"

@@ -34,7 +34,6 @@ LAUNCH_US = 2.5  # to enqueue one
 FORCE_OWN = False  # tests: libraries do not serve
 FILLING = 132  # blocks that keep a large device busy
 SMALL = HALVES
-FLOATS = ("float32", "float64", *SMALL)
 
 
 def total_type(dtype: str) -> str:
@@ -216,6 +215,13 @@ def _result(dtype, m, n, row, y, kept, bias, residual, act, alpha, partial=NOWHE
     arrays = [NOWHERE if p is None else p for p in (y, kept, bias, residual)]
     numbers = map(Int32, (NUMBERS[act], m, n, row, 0))
     return Struct(*arrays, partial, total(alpha, dtype), *numbers)
+
+
+def column_sums(dtype: str, a, y, n_rows: int, n_columns: int) -> Launch:
+    """The step that adds up the rows of a (n_rows, n_columns)."""
+    name = f"column_sums<{TYPES[dtype]}, {total_type(dtype)}>"
+    arguments = [a, y, Int32(n_rows), Int32(n_columns)]
+    return Launch("gemm.cu", name, (ceil_div(n_columns, 32),), (32, 8), arguments)
 
 
 def grid_of(n: int, per_block: int = THREADS) -> tuple[int]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..generate import NATIVE_TYPES, Loop, Name, Statement
 from ..record import NATIVE_FLOATS
+from ..statements import NATIVE_TYPES, Loop, Name, Statement
 from .layout import TYPES
 
 FUNCTION = "plk_compiled"

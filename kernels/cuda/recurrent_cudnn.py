@@ -15,7 +15,7 @@ from ...engine.error import DeviceError
 from ..cpu.layout import code
 from ..native import Native
 from .compile import CompileError
-from .conv_table import has_cudnn
+from .conv_plan import has_cudnn
 from .launch import Argument, Buffer, Copy, Fill, Int64, Launch, Launches, Scratch
 from .layout import THREADS, TYPES, blocks_for, ceil_div
 from .matmul_plan import ALIGNMENT, LAUNCH_US, ScratchSpace, location, rounds_to_tf32
@@ -73,7 +73,7 @@ def _free(state, free=lib.plk_cudnn_rnn_free, cast=ffi.cast) -> None:
 
 
 def forward(call, own: Native, arrays: dict, reserve: int | None) -> Native:
-    """call: a _Call of recurrent_table. arrays: Buffers by the names of ARRAYS. reserve: the number
+    """call: a _Call of recurrent_plan. arrays: Buffers by the names of ARRAYS. reserve: the number
     of the reserve; None: inference."""
     scratch, kind, after = ScratchSpace(), lib.PLK_CUDNN_RNN_INFER, []
     if reserve is not None:

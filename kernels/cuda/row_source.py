@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..fused import rounded
-from ..generate import Loop, Statement
 from ..row_reductions import OF_ONE, REDUCTIONS, by_row, is_reduction
+from ..statements import Loop, Statement
 from .layout import TYPES
 from .pointwise_source import FULL, ONE, Pattern, _head, _indent, _members, _scalars
 

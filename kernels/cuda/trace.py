@@ -10,19 +10,19 @@ be traced; they run as they are (fallback.py).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 import numpy as np
 
 from ..native import Native
-from ..record import REGISTRY, Type, mutated_inputs
-from ..shapes import lines
+from ..record import NUMERIC, REGISTRY, Type, mutated_inputs
+from ..shapes import contiguous, lines
 from ..spec import ITEM_BYTES
 from ..traits import Eager, OwnKernel, PythonKernel
+from . import scatter_plan
 from .launch import Buffer, Copy, Int32, Int64, Launch, Scalar, Scratch, Struct, launches
-from .layout import THREADS, TYPES, blocks_for, ceil_div, contiguous, index_of
-from .table import native
+from .layout import THREADS, TYPES, blocks_for, ceil_div, index_of
 from .trace_functions import FUNCTIONS, UFUNCS
 from .trace_source import (
     JOINS,
@@ -641,8 +641,6 @@ class Tracer:
         target.replace(self.scatter(target.node, keys, value, True))
 
     def scatter(self, x: Node, keys, value: Node, add: bool) -> Node:
-        from .index_table import ADDED, scatter
-
         keys = self._expanded(x, keys)
         arrays, first = self._index_arrays(x, keys)
         broad = np.broadcast_shapes(*(a.shape for a in arrays.values()))
@@ -670,12 +668,12 @@ class Tracer:
         before = self.broadcast(Number(0, x.dtype), x.shape) if add else x
         made = self.stored(before, again=True)
         n_places, dtype = prod(shape), made.stored
-        if dtype not in ADDED or n_places >= 1 << 31:
+        if dtype not in NUMERIC or n_places >= 1 << 31:
             raise Untraceable(f"a scatter of {dtype}")
         if n_places and prod(x.shape):
             given = Struct(places.place, Int64(prod(x.shape)), Int32(0))
             base = self.scratch_bytes
-            steps, end = scatter(
+            steps, end = scatter_plan.scatter(
                 *("TakenRows<int64_t>", given, n_places, 1, prod(x.shape), 1),
                 *(dtype, add, rows.place, made.place, base),
             )
@@ -774,8 +772,9 @@ def traced_entry(op, ins, outs, attrs):
 NOT_TRACED = (PythonKernel, Eager, OwnKernel)  # traits of operators whose reference does not run
 
 
-def register() -> None:
-    """After every other entry: an operator's own kernel is asked first."""
+def register(native: Callable) -> None:
+    """Makes the tracer an entry (Table.native) of every operator that it may run. After every other
+    entry: an operator's own kernel is asked first."""
     names = {
         op.name
         for op in REGISTRY.values()

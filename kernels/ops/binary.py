@@ -11,7 +11,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..pointwise import pointwise
-from ..record import Param, sample, uniform, values
+from ..record import (
+    Param,
+    elementwise,
+    sample,
+    uniform,
+    values,
+)
 from ..scalar import log
 from ..traits import Neutral, Scale, Sum
 
@@ -244,7 +250,7 @@ for row in ARITHMETIC:
                 aliases=names[1:],
                 ref=_on_arrays(row.ref),
                 native=True,
-                elementwise=names is row.pair,
+                fill=elementwise if names is row.pair else None,
                 grad=row.grad,
                 dtypes=row.dtypes,
                 domain=row.domain,
@@ -292,7 +298,7 @@ for key, (text, ref) in LOGIC.items():
             aliases=alias,
             ref=_on_arrays(ref),
             native=True,
-            elementwise=not name.startswith("broadcast"),
+            fill=None if name.startswith("broadcast") else elementwise,
             dtypes="all",
             samples=draws,
             doc=f"1 where ({text.format('lhs', 'rhs')}), else 0, in the operands' dtype.",

@@ -10,6 +10,7 @@ from math import prod
 from ...engine.error import OperatorError, ShapeError
 from ..record import Param, Type, operator, sample, uniform, values
 from ..shapes import float_dtype, must_be
+from ..traits import Decomposition
 from .sampling import first_order
 
 FORMATS = ("center", "corner")
@@ -374,7 +375,7 @@ operator(
     ),
     infer=_decode_infer,
     ref=_decode_ref,
-    body=_decode_body,
+    traits=(Decomposition(_decode_body),),
     samples=(
         sample((2, 3, 4), _BOXES, std0=0.1, std1=0.1, std2=0.2, std3=0.2),
         sample((1, 3, 4), _BOXES, clip=0.3, format="corner"),

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from ..loops import same_form
 from ..record import COUNT, DTYPES, Param, Type, operator, sample
-from ..traits import Cast, Identity, LoopForm
+from ..traits import (
+    Cast,
+    Decomposition,
+    Identity,
+    LoopForm,
+)
 
 
 def _cast_ref(xp, x, dtype):
@@ -68,7 +73,7 @@ operator(
     infer=_multicast_infer,
     n_outputs=lambda num_outputs, cast_narrow: num_outputs,
     ref=lambda xp, *xs, num_outputs, cast_narrow: xs,
-    body=lambda F, *xs, **_: list(xs),
+    traits=(Decomposition(lambda F, *xs, **_: list(xs)),),
     grad=lambda F, dys, xs, ys, num_outputs, cast_narrow: [
         dy if dy is None else F.Cast(dy, dtype=x.dtype) for dy, x in zip(dys, xs)
     ],

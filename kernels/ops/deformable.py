@@ -11,6 +11,7 @@ from math import prod
 from ...engine.error import OperatorError, ShapeError
 from ..record import COUNT, REACH, Param, Type, operator, sample, uniform
 from ..shapes import float_dtype, must_be
+from ..traits import Decomposition
 from .conv import add_columns, columns, geometry
 from .resize import images
 from .sampling import corners, first_order, gather, scatter, slopes
@@ -83,7 +84,7 @@ operator(
     params=_TAPS,
     infer=_im2col_infer,
     ref=_im2col_ref,
-    body=_im2col_body,
+    traits=(Decomposition(_im2col_body),),
     grad=lambda F, dys, xs, ys, **taps: [F.col2im(dys[0], output_size=xs[0].shape[2:], **taps)],
     samples=(
         sample((2, 3, 5, 6), kernel=(3, 2)),

@@ -7,7 +7,7 @@ from math import prod
 from ...engine.error import ShapeError
 from ..record import Param, Type, operator, sample
 from ..shapes import one_axis, same_dtype
-from ..traits import Matmul
+from ..traits import Matmul, RowGradient
 
 
 def _dense_infer(ins, num_hidden, no_bias, flatten):
@@ -177,10 +177,14 @@ def _dot_grad(F, dys, xs, ys, transpose_a, transpose_b, forward_stype):
     return [F.reshape_to(da, shape=a.shape), F.reshape_to(db, shape=b.shape)]
 
 
+def _has_row_gradient(stype, transpose_a, transpose_b, **_):
+    return stype == "csr" and not (transpose_a or transpose_b)
+
+
 operator(
     "dot",
     aliases=("_sparse_dot",),
-    traits=(Matmul(_transposes),),
+    traits=(Matmul(_transposes), RowGradient(_has_row_gradient)),
     inputs=("lhs", "rhs"),
     params=_PRODUCT_PARAMS,
     infer=_dot_infer,

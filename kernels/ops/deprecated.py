@@ -11,8 +11,12 @@ from math import prod
 from ...engine.error import OperatorError, ShapeError
 from ..record import REACH, Param, Type, ints, lookup, operator, sample, uniform, values
 from ..shapes import must_be
-from ..traits import Eager, Rematerializes
-from . import norm
+from ..traits import (
+    Decomposition,
+    Eager,
+    Rematerializes,
+)
+from . import norm  # noqa: F401  (its record is looked up below)
 
 # ---- BatchNorm's relatives -----------------------------------------------------------------------
 
@@ -277,7 +281,9 @@ operator(
     inputs=("lhs", "rhs"),
     infer=_onehot_infer,
     ref=lambda xp, lhs, rhs: lhs.astype("int64")[:, None] == xp.arange(rhs.shape[1]),
-    body=lambda F, lhs, rhs: [F.one_hot(lhs, depth=rhs.shape[1], dtype=rhs.dtype)],
+    traits=(
+        Decomposition(lambda F, lhs, rhs: [F.one_hot(lhs, depth=rhs.shape[1], dtype=rhs.dtype)]),
+    ),
     samples=(sample(ints((4,), 0, 3), (4, 3)), sample(values([0, 5, -1]), (3, 2))),
     doc="1 in the column lhs[i] of each row i, else 0, in rhs's shape and dtype.",
 )

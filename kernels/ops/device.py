@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..record import Param, operator, sample
-from ..traits import Eager
+from ..traits import DeviceCopy, Eager
 
 
 def _copy_now(call, inputs, out, ctx, source):
@@ -21,7 +21,7 @@ operator(
     infer=lambda ins, ctx, source: [ins[0]],
     ref=lambda xp, x, ctx, source: x,
     grad=lambda F, dys, xs, ys, ctx, source: [F._to_device(dys[0], ctx=source, source=ctx)],
-    traits=(Eager(_copy_now),),
+    traits=(Eager(_copy_now), DeviceCopy()),
     samples=(sample((2, 3)), sample((0, 3))),
     doc="A copy of data on the device ctx, such as 'gpu(1)', from the device source; '': where data"
     " is.",

@@ -7,8 +7,14 @@ import math
 from ...engine.error import ShapeError
 from ..loops import scale_form
 from ..pointwise import pointwise
-from ..record import Param, operator, same_type, sample
-from ..traits import Constant, Identity, LoopForm, LossLayer
+from ..record import (
+    Param,
+    elementwise,
+    operator,
+    same_type,
+    sample,
+)
+from ..traits import Constant, DeviceCopy, Identity, LoopForm, LossLayer
 from .unary import unary
 
 unary(
@@ -19,7 +25,7 @@ unary(
     dtypes="all",
     native=True,
     aliases=("identity",),
-    traits=(Identity(),),
+    traits=(Identity(), DeviceCopy()),
     doc="A copy of x.",
 )
 unary(
@@ -126,7 +132,7 @@ operator(
     "_contrib_div_sqrt_dim",
     traits=(LoopForm(scale_form),),
     infer=_div_sqrt_infer,
-    elementwise=True,
+    fill=elementwise,
     ref=lambda xp, x: x / math.sqrt(x.shape[-1]),
     inplace=((0, 0),),
     grad=lambda F, dys, xs, ys: [F._contrib_div_sqrt_dim(dys[0])],
@@ -137,7 +143,7 @@ operator(
     "_identity_with_attr_like_rhs",
     inputs=("lhs", "rhs"),
     infer=same_type,
-    elementwise=True,
+    fill=elementwise,
     ref=lambda xp, lhs, rhs: lhs,
     grad=lambda F, dys, xs, ys: [dys[0], None],
     samples=(sample((3, 4), (3, 4)),),

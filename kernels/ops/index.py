@@ -10,6 +10,7 @@ from math import prod
 from ...engine.error import DTypeError, IndexOutOfRange, OperatorError, ShapeError, compose
 from ..record import LARGE, Param, Type, operator, sample, values
 from ..shapes import must_be, one_axis
+from ..traits import RowGradient, RowScatter
 
 MODES = ("clip", "raise", "wrap")
 
@@ -113,6 +114,7 @@ operator(
         F.take(dys[0], xs[1], axis=axis, mode=mode),
         None,
     ],
+    traits=(RowScatter(lambda axis, mode, **_: axis == 0 and mode == "clip"),),
     samples=(
         sample((2, 3, 4), INDICES, shape=(3, 4)),
         sample((2, 2), values([0, 0]), axis=1, shape=(2, 3)),
@@ -137,16 +139,18 @@ def _embedding_fill(ins, input_dim, output_dim, dtype, sparse_grad):
     return [ins[0], ins[1] or Type((input_dim, output_dim), dtype)]
 
 
-for _name, _aliases, _doc in (
+for _name, _aliases, _by_rows, _doc in (
     (
         "Embedding",
         ("_npx_embedding", "_sparse_Embedding"),
+        lambda stype, sparse_grad, **_: sparse_grad,
         "Rows of weight (input_dim, output_dim) at data's indices, clipped: (*data.shape,"
         " output_dim).",
     ),
     (
         "_contrib_SparseEmbedding",
         (),
+        lambda stype, **_: True,
         "Embedding with a row_sparse gradient, in its older form: Embedding(sparse_grad=True) is"
         " the newer one. Source: MXNet 1.9.1 indexing_op.cc.",
     ),
@@ -168,6 +172,7 @@ for _name, _aliases, _doc in (
             None,
             F._take_grad(dys[0], xs[0], axis=0, mode="clip", shape=xs[1].shape),
         ],
+        traits=(RowGradient(_by_rows),),
         samples=(
             sample(INDICES, (3, 4), input_dim=3, output_dim=4),
             sample(values([1, 1]), (2, 1), input_dim=2, output_dim=1),

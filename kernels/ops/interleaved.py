@@ -11,7 +11,10 @@ from ...engine.error import ShapeError
 from ..compose import vjp
 from ..record import Param, Type, operator, sample
 from ..shapes import must_be, same_dtype
-from ..traits import Heads
+from ..traits import (
+    Decomposition,
+    Heads,
+)
 
 _HEADS = (Param("heads", "int"),)
 
@@ -59,12 +62,14 @@ def _register(name, inputs, infer, ref, compose, samples, doc):
     operator(
         name,
         inputs=inputs,
-        traits=(Heads(),),
+        traits=(
+            Decomposition(lambda F, *xs, heads: [compose(F, *xs, heads)]),
+            Heads(),
+        ),
         params=_HEADS,
         infer=infer,
         ref=ref,
         grad=grad,
-        body=lambda F, *xs, heads: [compose(F, *xs, heads)],
         samples=tuple(sample(*shapes, heads=2) for shapes in samples),
         doc=doc,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ...engine.error import DTypeError, OperatorError, ShapeError
 from ..record import NATIVE_FLOATS, Param, Type, definite, operator, sample
 from ..shapes import must_be, same_dtype
+from ..traits import Decomposition
 from .dense import TRANSPOSES, gemm2_type, matmul_grads
 
 ALPHA = Param("alpha", "float", 1.0)
@@ -113,7 +114,7 @@ operator(
     params=(*TRANSPOSES, ALPHA, Param("beta", "float", 1.0), Param("axis", "int", -2)),
     infer=_gemm_infer,
     ref=_gemm_ref,
-    body=_gemm_body,
+    traits=(Decomposition(_gemm_body),),
     grad=_gemm_grad,
     samples=(
         sample((2, 3, 4), (2, 4, 5), (2, 3, 5)),
@@ -148,9 +149,13 @@ operator(
     ref=lambda xp, a, *, transpose, alpha: (
         alpha * (back(xp, a) @ a if transpose else a @ back(xp, a))
     ),
-    body=lambda F, a, transpose, alpha: [
-        F._linalg_gemm2(a, a, transpose_a=transpose, transpose_b=not transpose, alpha=alpha)
-    ],
+    traits=(
+        Decomposition(
+            lambda F, a, transpose, alpha: [
+                F._linalg_gemm2(a, a, transpose_a=transpose, transpose_b=not transpose, alpha=alpha)
+            ]
+        ),
+    ),
     grad=_syrk_grad,
     samples=(sample((2, 3, 4)), sample((3, 4), transpose=True, alpha=0.5)),
     doc="alpha * A . A^T, or alpha * A^T . A with transpose.",

@@ -7,7 +7,10 @@ from math import prod
 from ...engine.error import DTypeError, OperatorError, ShapeError
 from ..record import FLOATS, Param, Type, ints, operator, same_type, sample, uniform, values
 from ..scalar import truncated
-from ..traits import LossLayer
+from ..traits import (
+    Decomposition,
+    LossLayer,
+)
 from .softmax import log_softmax, softmax
 
 _SCALE = Param("grad_scale", "float", 1.0)
@@ -228,7 +231,7 @@ operator(
     params=_SOFTMAX_OUTPUT,
     infer=_softmax_output_grad_infer,
     ref=_softmax_output_grad_ref,
-    body=_softmax_output_grad_body,
+    traits=(Decomposition(_softmax_output_grad_body),),
     grad=_affine_in_output,
     samples=(
         sample((4, 3), ints((4,), 0, 3), smooth_alpha=0.2),
@@ -307,9 +310,8 @@ def _regression(name, doc, ref, difference, body=None):
         infer=infer,
         fill=fill,
         ref=ref,
-        body=body,
         grad=grad,
-        traits=(LossLayer(),),
+        traits=(*([Decomposition(body)] if body else []), LossLayer()),
         inplace=((0, 0),),
         samples=(sample((3, 4), (3, 4)), sample((3, 1), (3,), grad_scale=2.0)),
         doc=doc
@@ -428,7 +430,7 @@ operator(
     inputs=("data", "label"),
     infer=_cross_entropy_infer,
     ref=_cross_entropy_ref,
-    body=_cross_entropy_body,
+    traits=(Decomposition(_cross_entropy_body),),
     grad=_cross_entropy_grad,
     samples=(sample((4, 3), ints((4,), 0, 3)),),
     doc="Sum over the batch of -log softmax(data)[label], shape (1,).",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...engine.error import OperatorError, ShapeError
 from ..record import REACH, Param, operator, sample
+from ..traits import Decomposition
 
 _L2_AXES = {
     "instance": lambda nd: tuple(range(1, nd)),
@@ -48,7 +49,7 @@ operator(
     ),
     infer=_l2_infer,
     ref=_l2_ref,
-    body=_l2_body,
+    traits=(Decomposition(_l2_body),),
     grad=_l2_grad,
     samples=(
         sample((3, 4)),
@@ -114,7 +115,7 @@ operator(
     ),
     infer=_lrn_infer,
     ref=_lrn_ref,
-    body=_lrn_body,
+    traits=(Decomposition(_lrn_body),),
     grad=_lrn_grad,
     samples=(
         sample((2, 5, 3, 2), nsize=3, alpha=0.5),

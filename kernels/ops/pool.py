@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ...engine.error import OperatorError, ShapeError
 from ..record import REACH, Param, Type, operator, sample, uniform
 from ..shapes import must_be
+from ..traits import Decomposition
 from .conv import LAYOUTS
 
 
@@ -420,7 +421,7 @@ operator(
     params=(Param("output_size", "shape", ()),),
     infer=_adaptive_infer,
     ref=_adaptive_ref,
-    body=_adaptive_body,
+    traits=(Decomposition(_adaptive_body),),
     grad=lambda F, dys, xs, ys, output_size: [
         F._adaptive_avg_pool_grad(dys[0], data_shape=xs[0].shape)
     ],
@@ -442,7 +443,7 @@ operator(
     params=(Param("data_shape", "shape"),),
     infer=_adaptive_grad_infer,
     ref=_adaptive_grad_ref,
-    body=_adaptive_grad_body,
+    traits=(Decomposition(_adaptive_grad_body),),
     grad=lambda F, dys, xs, ys, data_shape: [
         F._contrib_AdaptiveAvgPooling2D(dys[0], output_size=xs[0].shape[2:])
     ],

@@ -8,7 +8,10 @@ from math import prod
 from ...engine.error import OperatorError, ShapeError
 from ..record import COUNT, Param, Type, operator, sample, uniform, values
 from ..shapes import many_axes
-from ..traits import Reduction
+from ..traits import (
+    Decomposition,
+    Reduction,
+)
 
 AXES = (
     Param("axis", "shape?", None),
@@ -335,7 +338,7 @@ operator(
     params=(Param("axes", "shape?", None), Param("keepdims", "bool", False)),
     infer=_moments_infer,
     ref=_moments_ref,
-    body=_moments_body,
+    traits=(Decomposition(_moments_body),),
     grad=_moments_grad,
     n_outputs=2,
     output_names=("output0", "output1"),
@@ -431,7 +434,7 @@ operator(
     params=(Param("init_output", "bool", True),),
     infer=lambda ins, init_output: [Type((1,), "float32")],
     ref=lambda xp, x, init_output: xp.all(xp.isfinite(x)).reshape(1),
-    body=_finite_body,
+    traits=(Decomposition(_finite_body),),
     samples=(sample((3, 4)), sample(values([1, float("inf")]))),
     doc="1 if every element is finite, else 0; shape (1,).",
 )
@@ -444,7 +447,7 @@ operator(
     ref=lambda xp, *xs, num_arrays, init_output: xp.asarray(
         [all(bool(xp.all(xp.isfinite(x))) for x in xs)]
     ),
-    body=_finite_body,
+    traits=(Decomposition(_finite_body),),
     samples=(
         sample((3, 4), (2,), num_arrays=2),
         sample((2,), values([1, float("nan")]), num_arrays=2),

@@ -5,7 +5,14 @@ from __future__ import annotations
 from ...engine.error import ShapeError
 from ..loops import add_n_form, where_form
 from ..pointwise import sum_to
-from ..record import Param, Type, operator, sample, values
+from ..record import (
+    Param,
+    Type,
+    elementwise,
+    operator,
+    sample,
+    values,
+)
 from ..shapes import broadcast_shapes, condition_shape, describe, same_dtype
 from ..traits import LoopForm, Select, Sum
 
@@ -85,7 +92,7 @@ operator(
     variadic_key="num_args",
     params=(Param("num_args", "int"),),
     infer=_add_n_infer,
-    elementwise=True,
+    fill=elementwise,
     ref=_add_n_ref,
     grad=lambda F, dys, xs, ys, num_args: [dys[0]] * len(xs),
     traits=(Sum(), LoopForm(add_n_form)),

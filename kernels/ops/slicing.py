@@ -10,7 +10,7 @@ from ..pointwise import sum_to
 from ..record import COUNT, LARGE, REQUIRED, Param, Type, operator, same_fill, sample
 from ..scalar import element
 from ..shapes import describe, one_axis, same_dtype, strides
-from ..traits import Part, Section
+from ..traits import Join, Part, Section
 from .shape import mover
 
 ALL = slice(None)
@@ -310,6 +310,7 @@ def _concat_grad(F, dys, xs, ys, num_args, dim):
 operator(
     "Concat",
     aliases=("_sparse_concat", "concat"),
+    traits=(Join("dim"),),
     inputs=("*data",),
     variadic_key="num_args",
     params=(Param("num_args", "int"), Param("dim", "int", 1)),
@@ -348,6 +349,7 @@ def _stack_grad(F, dys, xs, ys, axis, num_args):
 operator(
     "stack",
     inputs=("*data",),
+    traits=(Join("axis", stacks=True),),
     variadic_key="num_args",
     params=(Param("axis", "int", 0), Param("num_args", "int")),
     infer=_stack_infer,

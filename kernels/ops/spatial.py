@@ -6,6 +6,7 @@ from __future__ import annotations
 from ...engine.error import OperatorError, ShapeError
 from ..record import REACH, Param, Type, operator, sample, uniform
 from ..shapes import float_dtype, must_be
+from ..traits import Decomposition
 from .resize import images
 from .sampling import corners, first_order, gather, scatter, slopes
 
@@ -129,7 +130,7 @@ operator(
     params=(Param("transform_type", _KINDS), _TARGET),
     infer=_grid_infer,
     ref=_grid_ref,
-    body=_grid_body,
+    traits=(Decomposition(_grid_body),),
     grad=_grid_grad,
     samples=(
         sample((2, 6), transform_type="affine", target_shape=(3, 4)),
@@ -171,7 +172,7 @@ operator(
     params=(Param("transform_type", _KINDS), _TARGET),
     infer=_grid_back_infer,
     ref=_grid_back_ref,
-    body=_grid_back_body,
+    traits=(Decomposition(_grid_back_body),),
     grad=_grid_back_grad,
     samples=(
         sample((2, 2, 3, 4), transform_type="affine", target_shape=(3, 4)),
@@ -304,7 +305,7 @@ operator(
     output_names=("output", "grid"),
     infer=_transformer_infer,
     ref=_transformer_ref,
-    body=_transformer_body,
+    traits=(Decomposition(_transformer_body),),
     grad=_transformer_grad,
     samples=(
         sample(

@@ -8,7 +8,13 @@ from ...engine.error import OperatorError
 from .. import special
 from ..activations import ACTIVATIONS, Act
 from ..pointwise import pointwise
-from ..record import REQUIRED, Param, operator, sample
+from ..record import (
+    REQUIRED,
+    Param,
+    elementwise,
+    operator,
+    sample,
+)
 from ..traits import Activates, Involution
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
@@ -324,7 +330,7 @@ def _polygamma_infer(ins, n):
 operator(
     "_polygamma",
     infer=_polygamma_infer,
-    elementwise=True,
+    fill=elementwise,
     params=(Param("n", "int", 0),),
     ref=lambda xp, x, n: special.polygamma(xp, x, n),
     grad=lambda F, dys, xs, ys, n: [dys[0] * F._polygamma(xs[0], n=n + 1)],

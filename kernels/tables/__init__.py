@@ -1,30 +1,17 @@
-"""Table entries of operators, those of all backends in one file. Tables of one backend are in
-cpu/ and cuda/."""
+"""The tables of kernels: which kernel, if any, runs a call.
+
+One file for each family of operators, with the entries of all devices beside each other: shapes,
+axes and limits are found once for all. An entry sees types and attributes (native.py). `cuda.NAME`
+is loaded when the first CUDA entry runs (cuda/__init__.py).
+"""
 
 import importlib
-from collections.abc import Callable
 
-from .. import module_names
-from ..native import Entry, Table
+from .. import module_names, ops  # noqa: F401  (pointwise entries are made from the records)
+from ..native import Table
 
-ENTRIES: dict[str, list[tuple[tuple[str, ...], Entry]]] = {}  # name of a backend -> its entries
-
-
-def entry(backend: str, *names: str) -> Callable[[Entry], Entry]:
-    """Registers an entry of a backend, as Table.native does, before the backend is imported."""
-
-    def add(found: Entry) -> Entry:
-        ENTRIES.setdefault(backend, []).append((names, found))
-        return found
-
-    return add
-
-
-def fill(table: Table, backend: str) -> None:
-    """Puts the entries of a backend into its table."""
-    for names, found in ENTRIES.get(backend, ()):
-        table.native(*names)(found)
-
+CPU, CUDA = Table(), Table()
+on_cpu, on_cuda = CPU.native, CUDA.native
 
 for _name in module_names(__file__):
     importlib.import_module(f"{__name__}.{_name}")

@@ -1,18 +1,19 @@
-"""The entries of cumulative sums."""
+"""Cumulative sums."""
 
 from __future__ import annotations
 
 from math import prod
 
+from .. import cuda
 from ..cpu.layout import code, cost
 from ..native import Native
 from ..record import FLOATS
 from ..shapes import lines
-from . import entry
+from . import on_cpu, on_cuda
 
 
-@entry("cpu", "_np_cumsum")
-def on_cpu(op, ins, outs, attrs):
+@on_cpu("_np_cumsum")
+def cumsum_cpu(op, ins, outs, attrs):
     x, y = ins[0], outs[0]
     if x.dtype != y.dtype or x.dtype not in ("float32", "float64", "int32", "int64"):
         return None
@@ -20,20 +21,18 @@ def on_cpu(op, ins, outs, attrs):
     return Native("plk_scan_run", ("plk_scan", fields), cost(x, y, steps=prod(x.shape)))
 
 
-@entry("cuda", "_np_cumsum")
-def on_gpu(op, ins, outs, attrs):
-    from ..cuda.launch import Buffer, Int64, Launch, launches  # here: few processes have one
-    from ..cuda.layout import THREADS, TYPES, blocks_for
-
+@on_cuda("_np_cumsum")
+def cumsum_cuda(op, ins, outs, attrs):
     x, y = ins[0], outs[0]
     if not x.shape or 0 in x.shape:
         return None
     outer, n, inner = lines(op.name, x.shape, attrs["axis"])
     wide = "double" if x.dtype in FLOATS else "int64_t"
-    types, arrays = f"{TYPES[x.dtype]}, {TYPES[y.dtype]}, {wide}", [Buffer(0), Buffer(1)]
+    types = f"{cuda.TYPES[x.dtype]}, {cuda.TYPES[y.dtype]}, {wide}"
+    arrays, block = [cuda.Buffer(0), cuda.Buffer(1)], (cuda.THREADS,)
     if inner == 1:
-        rows = [Int64(n), *arrays]
-        return launches(Launch("scan.cu", f"scan_rows<{types}>", (outer,), (THREADS,), rows))
-    columns = [Int64(outer * inner), Int64(n), Int64(inner), *arrays]
-    grid = blocks_for(outer * inner, THREADS)
-    return launches(Launch("scan.cu", f"scan_columns<{types}>", grid, (THREADS,), columns))
+        name, arguments = f"scan_rows<{types}>", [cuda.Int64(n), *arrays]
+        return cuda.launches(cuda.Launch("scan.cu", name, (outer,), block, arguments))
+    sizes, grid = map(cuda.Int64, (outer * inner, n, inner)), cuda.blocks_for(outer * inner)
+    name = f"scan_columns<{types}>"
+    return cuda.launches(cuda.Launch("scan.cu", name, grid, block, [*sizes, *arrays]))

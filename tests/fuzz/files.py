@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import plait as mx
-from plait.kernels import cache, jit
+from plait.kernels import cache
+from plait.kernels.cpu import jit
 from plait.ndarray.serialization import save_tobuffer
 
 KERNEL = b"what was compiled" * 5

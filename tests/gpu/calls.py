@@ -2,7 +2,7 @@
 
 import numpy as np
 from plait import gpu, nd
-from plait.kernels.cuda.table import choose
+from plait.kernels.cuda.backend import CUDA
 from plait.kernels.plan import make_plan, scalars_of
 from plait.kernels.record import REGISTRY
 from plait.ndarray.launch import launch
@@ -29,7 +29,7 @@ def call(name, *arrays, train=None, **attrs):
     op.plans.clear()
     plan = make_plan(op, full, [a._spec for a in arrays], gpu(0))
     types = [[x.type for x in specs] for specs in (plan.in_specs, plan.out_specs)]
-    assert choose(op, *types, full) is not None  # not the reference
+    assert CUDA.choose(op, *types, full) is not None  # not the reference
     outs = launch(plan, list(arrays), scalars_of(op, full))
     op.plans.clear()
     return outs if len(outs) > 1 else outs[0]

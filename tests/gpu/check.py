@@ -49,7 +49,7 @@ def calls() -> Iterator[tuple]:
     import numpy as np
     import samples
     from plait import MXNetError
-    from plait.kernels.cuda.table import choose
+    from plait.kernels.cuda.backend import CUDA
     from plait.kernels.plan import infer
     from plait.kernels.record import REGISTRY, Type
 
@@ -61,7 +61,7 @@ def calls() -> Iterator[tuple]:
                 try:
                     attrs = op.parse(case.attrs) | ({"train": True} if op.train_aware else {})
                     types = typed(op.names_in(attrs, len(ins)), ins, dtype)
-                    native = choose(
+                    native = CUDA.choose(
                         op,
                         [Type(*t) for t in types],
                         infer(op, attrs, [Type(*t) for t in types]),

@@ -4,8 +4,8 @@ multiples of tiles, both layouts."""
 import numpy as np
 import pytest
 from calls import back, call, close, on_gpu, reference
-from plait.kernels.cuda import conv_table, matmul_plan
-from plait.kernels.cuda.table import choose
+from plait.kernels.cuda import conv_plan, matmul_plan
+from plait.kernels.cuda.backend import CUDA
 from plait.kernels.record import REGISTRY, Type
 
 CASES = {
@@ -22,7 +22,7 @@ CASES = {
 
 @pytest.fixture(autouse=True, params=["cuDNN", "own"])
 def library(request, monkeypatch):
-    if request.param == "cuDNN" and not conv_table.has_cudnn():
+    if request.param == "cuDNN" and not conv_plan.has_cudnn():
         pytest.skip("there is no cuDNN")
     if request.param == "cuDNN" and "pooling" in request.function.__name__:
         pytest.skip("pooling is always ours")
@@ -107,7 +107,7 @@ def test_who_computes(library):
     """cuDNN where it is there; on the emulated GPU it refuses 16-bit types."""
     op, attrs = REGISTRY["Convolution"], dict(kernel=(3, 3), num_filter=4, no_bias=True)
     x, w = Type((1, 2, 5, 5), "float32"), Type((4, 2, 3, 3), "float32")
-    found = choose(op, [x, w], [Type((1, 4, 3, 3), "float32")], op.parse(attrs))
+    found = CUDA.choose(op, [x, w], [Type((1, 4, 3, 3), "float32")], op.parse(attrs))
     assert (found.function == "plk_cudnn_run") == (library == "cuDNN")
 
 

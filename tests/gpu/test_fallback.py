@@ -11,7 +11,7 @@ import pytest
 from plait import nd
 from plait.engine import ffi
 from plait.kernels.cuda import fallback, trace
-from plait.kernels.cuda.table import TABLE
+from plait.kernels.cuda.backend import CUDA
 from plait.kernels.plan import of_programs
 from plait.kernels.record import REGISTRY
 
@@ -93,7 +93,7 @@ CALLS = [
 @pytest.mark.parametrize("lacks", [None, (), ("sum", "concatenate", "einsum", "sqrt", "power")])
 @pytest.mark.parametrize("name, inputs, attrs", CALLS)
 def test_references(name, inputs, attrs, lacks, monkeypatch, emulator):
-    own = TABLE.entries[name]
+    own = CUDA.entries[name]
     assert own == [trace.traced_entry], "this needs an operator without a kernel of its own"
     cupy = None if lacks is None else Cupy(lacks)
     monkeypatch.setattr(fallback, "cupy", lambda: cupy)
@@ -141,7 +141,7 @@ def test_a_source_that_does_not_compile_leaves_the_reference(monkeypatch, caplog
     def broken(op, ins, outs, attrs):
         return launch.launches(launch.Launch("nonsense\n", "f", (1,), (1,), []))
 
-    monkeypatch.setitem(TABLE.entries, "LRN", [broken])
+    monkeypatch.setitem(CUDA.entries, "LRN", [broken])
     monkeypatch.setattr(backend, "checking", False)
     lookup("LRN").plans.clear()
     x = nd.ones((1, 4, 2, 2), ctx=GPU)

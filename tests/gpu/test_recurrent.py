@@ -6,7 +6,7 @@ import plait as mx
 import pytest
 from calls import TOLERANCE, back, call, close, on_gpu, reference
 from plait import autograd, cpu, gpu, nd
-from plait.kernels.cuda import matmul_plan, recurrent_table
+from plait.kernels.cuda import matmul_plan, recurrent_plan
 from plait.kernels.ops.recurrent_cells import layout, total
 
 MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
@@ -14,7 +14,7 @@ MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 @pytest.fixture(autouse=True)
 def ours(monkeypatch):
-    monkeypatch.setattr(recurrent_table, "LIBRARY", False)
+    monkeypatch.setattr(recurrent_plan, "LIBRARY", False)
 
 
 def arrays_of(rng, shape, attrs, dtype, lengths=None):
@@ -64,7 +64,7 @@ def test_both_ways(mode, library, monkeypatch):
 @pytest.mark.parametrize("mode", MODES)
 def test_weights_in_the_cache(mode, monkeypatch):
     """As layers have them that are too large for registers."""
-    monkeypatch.setattr(recurrent_table, "MOST_HELD", 0)
+    monkeypatch.setattr(recurrent_plan, "MOST_HELD", 0)
     both_ways((3, 2, 3), mode=mode, state_size=37)
 
 

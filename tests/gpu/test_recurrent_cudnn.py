@@ -10,8 +10,8 @@ from calls import TOLERANCE, call, close, on_gpu, reference
 from plait import MXNetError, autograd, cpu, gpu, nd
 from plait.engine import cuda
 from plait.engine.error import DeviceError
-from plait.kernels.cuda import compile, recurrent_cudnn, recurrent_table
-from plait.kernels.cuda.table import choose
+from plait.kernels.cuda import compile, recurrent_cudnn, recurrent_plan
+from plait.kernels.cuda.backend import CUDA
 from plait.kernels.record import REGISTRY, Type
 from test_recurrent import MODES, arrays_of, reference_of
 
@@ -47,7 +47,7 @@ class Library:
 def library(monkeypatch):
     if not recurrent_cudnn.is_there():
         pytest.skip("there is no cuDNN")
-    monkeypatch.setattr(recurrent_table, "LIBRARY", True)
+    monkeypatch.setattr(recurrent_plan, "LIBRARY", True)
     cudnn = Library()
     yield cudnn
     cudnn.be(0)
@@ -147,7 +147,7 @@ def test_a_reserve_of_ours_stays_ours(library, monkeypatch):
     """As when the forward kernel does not compile: cuDNN would be free to take the gradient."""
     case = Case((4, 7, 3), mode="lstm", state_size=5)
     with monkeypatch.context() as patch:
-        patch.setattr(recurrent_table, "LIBRARY", False)
+        patch.setattr(recurrent_plan, "LIBRARY", False)
         outs = case.forward()
     case.backward(outs)
     library.served(0)
@@ -189,26 +189,26 @@ def natives(state_size, train, batch=4, lengths=False, **given):
     attrs |= given
     op, shape = REGISTRY["RNN"], (3, batch, 8)
     sizes = {k: attrs[k] for k in (*SIZES, "mode", "state_size")}
-    n = sum(np.prod(s) for s in recurrent_table.layout(shape, **sizes).parameter_shapes())
+    n = sum(np.prod(s) for s in recurrent_plan.layout(shape, **sizes).parameter_shapes())
     states = (attrs["num_layers"] * (1 + attrs["bidirectional"]), batch, state_size)
     ins = [Type(s, "float32") for s in (shape, (int(n),), states, states)]
     ins += [Type((batch,), "int32")] * lengths
     full = op.parse(attrs) | {"train": train}
     outs = op.infer(ins, **full)
-    found = [choose(op, ins, outs, full)]
+    found = [CUDA.choose(op, ins, outs, full)]
     if train:
         grad = REGISTRY["_rnn_grad"]
         full = grad.parse(attrs)
         heads = [Type((3, batch, state_size * (1 + attrs["bidirectional"])), "float32")]
         ins = [*heads, *ins[2:4], *ins, outs[-1]]
-        found.append(choose(grad, ins, grad.infer(ins, **full), full))
+        found.append(CUDA.choose(grad, ins, grad.infer(ins, **full), full))
     return found
 
 
 def test_the_rule(library, monkeypatch):
     """Ours where the weights stay on chip; backward a line is one of all gates."""
-    monkeypatch.setattr(recurrent_table, "LIBRARY", None)
-    monkeypatch.setattr(recurrent_table.cuda, "properties", lambda device: H100)
+    monkeypatch.setattr(recurrent_plan, "LIBRARY", None)
+    monkeypatch.setattr(recurrent_plan.cuda, "properties", lambda device: H100)
     assert chosen(256, train=True) == chosen(1024, train=False) == {False}
     assert chosen(257, train=True) == chosen(1025, train=False) == {True}
     assert chosen(1024, train=False, bidirectional=True) == {True}
@@ -216,7 +216,7 @@ def test_the_rule(library, monkeypatch):
     assert chosen(600, train=True, p=0.5) == {True}
     assert chosen(600, train=True, lengths=True) == {False}
     assert chosen(600, train=True, lstm_state_clip_min=-1.0, lstm_state_clip_max=1.0) == {False}
-    monkeypatch.setattr(recurrent_table, "LIBRARY", False)
+    monkeypatch.setattr(recurrent_plan, "LIBRARY", False)
     assert chosen(2000, train=True) == {False}
 
 

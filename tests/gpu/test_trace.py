@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from plait import gpu, nd
 from plait.kernels.cuda import trace
-from plait.kernels.cuda.table import TABLE
+from plait.kernels.cuda.backend import CUDA
 from plait.kernels.plan import make_plan, scalars_of
 from plait.kernels.record import Operator, Param, Type
 from plait.ndarray.launch import launch
@@ -32,7 +32,7 @@ def on_gpu(monkeypatch):
         op, attrs = operator(ref, arrays, **fields), attrs or {}
         types = [Type(a.shape, a.dtype.name) for a in arrays]
         made = trace.trace(op, types, op.infer(types), attrs)
-        monkeypatch.setitem(TABLE.entries, "_traced", [lambda *_: made])
+        monkeypatch.setitem(CUDA.entries, "_traced", [lambda *_: made])
         given = [nd.array(a, ctx=gpu(0), dtype=a.dtype) for a in arrays]
         plan = make_plan(op, attrs, [a._spec for a in given], gpu(0))
         outs = launch(plan, given, scalars_of(op, attrs))

@@ -8,11 +8,12 @@ from plait.engine import ffi, lib
 from plait.graph import passes
 from plait.graph.graph import Builder, topological, variable
 from plait.graph.program import lower
-from plait.kernels.cpu import conv_table, onednn
-from plait.kernels.cpu.table import TABLE
+from plait.kernels.cpu import onednn
+from plait.kernels.cpu.backend import CPU
 from plait.kernels.layouts import parse
 from plait.kernels.ops.conv import conv_forward, geometry
 from plait.kernels.record import Type
+from plait.kernels.tables import conv_fused
 
 F = Builder()
 pytestmark = pytest.mark.skipif(not onednn.load(), reason="oneDNN is not installed")
@@ -53,7 +54,7 @@ def kernel_of_conv(outputs, v):
     """The C function that runs the one `_conv` of tier 1."""
     made = passes.compile_passes(outputs, mx.cpu(), stable=[v["w"]])
     (node,) = [n for n in topological(made) if n.op and n.op.name == "_conv"]
-    found = TABLE.choose(node.op, [x.type for x in node.inputs], node.types, node.attrs)
+    found = CPU.choose(node.op, [x.type for x in node.inputs], node.types, node.attrs)
     return found.function
 
 
@@ -63,7 +64,7 @@ def assert_same(got, want, tolerance=1e-5):
 
 
 def choose(monkeypatch, winograd):
-    monkeypatch.setattr(conv_table, "suits_winograd", lambda *_: winograd)
+    monkeypatch.setattr(conv_fused, "suits_winograd", lambda *_: winograd)
 
 
 def conv(v, x="x", w="w", **attrs):
@@ -157,7 +158,7 @@ def test_winograd(channels, shape, pad, monkeypatch):
     choose(monkeypatch, True)
     if min(n + 2 * p for n, p in zip(shape, pad)) < 3:
         pytest.skip("no output")
-    b = conv_table.block()
+    b = conv_fused.block()
     v = given(x=(2, channels * b, *shape), w=(5 * b, channels * b, 3, 3))
     arrays = arrays_of(v)
     _, got, _ = both([conv(v, pad=pad)], v, arrays, stable=("w",))
@@ -172,7 +173,7 @@ def test_winograd(channels, shape, pad, monkeypatch):
 @pytest.mark.parametrize("add", [False, True])
 def test_depthwise_kernel(kernel, stride, pad, dilate, add):
     """Our own kernel: windows over every edge, and wholly outside."""
-    b = conv_table.block()
+    b = conv_fused.block()
     v = given(x=(2, 3 * b, 9, 29), w=(3 * b, 1, *kernel))
     y = conv(v, stride=stride, pad=pad, dilate=dilate, num_group=3 * b)
     v |= given(a=y.shape)
@@ -186,7 +187,7 @@ def test_depthwise_kernel(kernel, stride, pad, dilate, add):
 @pytest.mark.parametrize("add", [False, True])
 def test_one_element_kernel(shape, stride, channels, add):
     """Our own kernel: odd numbers of pixels and filter blocks, channels in several visits."""
-    b = conv_table.block()
+    b = conv_fused.block()
     out = tuple((n - 1) // stride + 1 for n in shape)
     v = given(x=(2, channels * b, *shape), w=(81 * b, channels * b, 1, 1), a=(2, 81 * b, *out))
     y = conv(v, stride=(stride, stride))
@@ -204,7 +205,7 @@ def test_direct_kernel(kernel, stride, pad, dilate, channels, size, monkeypatch)
     """Our own kernel: images in parts, windows over every edge and wholly outside, sums in several
     visits, 1 to 5 blocks of filters."""
     choose(monkeypatch, False)
-    b = conv_table.block()
+    b = conv_fused.block()
     n, blocks = (3, (1, 2)) if channels == "3" else (5 * b, (3, 5))
     for filters in blocks:
         v = given(x=(2, n, *size), w=(filters * b, n, *kernel))
@@ -248,7 +249,7 @@ def test_several_readers():
 
 
 def test_pooling_concat_and_norm_keep_the_layout():
-    b = conv_table.block()
+    b = conv_fused.block()
     v = given(x=(2, 2 * b, 9, 9), w=(2 * b, 2 * b, 1, 1), **statistics(6 * b))
     y = conv(v)
     parts = [
@@ -265,7 +266,7 @@ def test_pooling_concat_and_norm_keep_the_layout():
 
 def test_blocks_of_channels_are_joined_in_place():
     """The blocks of one picture lie one after the other; those of several do not."""
-    b = conv_table.block()
+    b = conv_fused.block()
     each = {}
     for n in (1, 2):
         v = given(x=(n, b, 8, 8), w=(2 * b, b, 1, 1), p=(b, 3 * b, 1, 1))
@@ -390,7 +391,7 @@ def test_odd_channels_have_compiled_kernels(channels, filters, size, add):
     assert_same(got, want)
     made = passes.compile_passes(outputs, mx.cpu(), stable=[v["w"]])
     (node,) = [n for n in topological(made) if n.op and n.op.name == "_conv"]
-    fields = conv_table._fused_fields([x.type for x in node.inputs], node.types, node.attrs)
+    fields = conv_fused._fused_fields([x.type for x in node.inputs], node.types, node.attrs)
     name = ffi.new("char[]", lib.PLK_LAYOUT_CHARS)
     assert lib.plk_dnn_conv_layouts(ffi.new("plk_conv *", fields), name)
     assert not ffi.string(name).startswith(b"ref")
@@ -408,7 +409,7 @@ def test_layouts_have_tags():
 def test_without_onednn(monkeypatch):
     """Our own kernels serve blocks of channels alone."""
     monkeypatch.setattr(onednn, "load", lambda: False)
-    b = conv_table.block()
+    b = conv_fused.block()
     v = given(x=(1, 3, 33, 33), w=(2 * b, 3, 3, 3), d=(2 * b, 1, 3, 3), p=(3 * b, 2 * b, 1, 1))
     y = F.relu(conv(v, stride=(2, 2), pad=(1, 1)))
     y = F.relu(conv({"x": y, "w": v["d"]}, num_group=2 * b, pad=(1, 1)))

@@ -7,7 +7,7 @@ from plait.engine import cpu
 from plait.graph.decompositions import body_entry
 from plait.graph.graph import Builder, variable
 from plait.graph.program import lower
-from plait.kernels.cpu.table import choose
+from plait.kernels.cpu.backend import CPU
 from plait.kernels.record import REGISTRY, Type
 
 F = Builder()
@@ -52,13 +52,13 @@ def test_an_output_that_is_an_input():
 def test_a_kernel_of_its_own_comes_first():
     op = REGISTRY["LinearRegressionOutput"]
     ins = [Type((3, 4))] * 2
-    assert choose(op, ins, ins[:1], op.parse({})).function == "plk_copy_like"
+    assert CPU.choose(op, ins, ins[:1], op.parse({})).function == "plk_copy_like"
 
 
 def test_eager_calls_have_one_kernel():
     op = REGISTRY["_softmax_output_grad"]
     attrs = op.parse({"normalization": "valid", "use_ignore": True})
-    found = body_entry(op, [Type((8, 5)), Type((8,))], [Type((8, 5))], attrs)
+    found = body_entry(op, [Type((8, 5)), Type((8,))], [Type((8, 5))], attrs, cpu())
     assert found.function == "pl_kernel_loop" and not found.can_fail
 
 

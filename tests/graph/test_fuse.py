@@ -12,7 +12,8 @@ from plait import cpu, nd
 from plait.graph.graph import Builder, Value, topological, variable, verify
 from plait.graph.passes.fuse import fuse
 from plait.graph.program import lower
-from plait.kernels import backend, jit
+from plait.kernels import backend
+from plait.kernels.cpu import jit
 from plait.kernels.plan import of_programs
 from plait.kernels.record import FLOATS, Type
 

@@ -10,7 +10,7 @@ from plait.graph.graph import Builder, topological, variable, verify
 from plait.graph.passes import row_reductions
 from plait.graph.passes.fuse import fuse
 from plait.graph.program import lower
-from plait.kernels import jit
+from plait.kernels.cpu import jit
 from plait.kernels.record import Type, lookup
 from plait.kernels.traits import RowForm
 

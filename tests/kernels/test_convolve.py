@@ -5,7 +5,7 @@ import plait as mx
 import pytest
 from plait.engine import lib
 from plait.kernels.cpu import onednn
-from plait.kernels.cpu.table import choose
+from plait.kernels.cpu.backend import CPU
 from plait.kernels.record import lookup
 from plait.kernels.reference import run_reference
 from plait.ndarray.invoke import invoke
@@ -57,7 +57,7 @@ def run(op, attrs, arrays):
 def kernel_of(op, attrs, arrays):
     types = [mx.nd.array(a)._spec.type for a in arrays]
     full = op.parse(attrs)
-    return choose(op, types, op.infer(types, **full), full).function
+    return CPU.choose(op, types, op.infer(types, **full), full).function
 
 
 @pytest.fixture(

@@ -4,7 +4,8 @@ loops."""
 import plait.kernels.ops  # noqa: F401
 import pytest
 from plait.engine import lib
-from plait.kernels import generate
+from plait.kernels import statements
+from plait.kernels.cpu import generate
 from plait.kernels.pointwise import Expression
 
 NAMES = {"x": "v_x", "alpha": "s_alpha"}
@@ -25,7 +26,7 @@ NAMES = {"x": "v_x", "alpha": "s_alpha"}
     ],
 )
 def test_translate(text, dtype, c):
-    assert generate.translate(text, NAMES, dtype) == c
+    assert statements.translate(text, NAMES, dtype) == c
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_translate(text, dtype, c):
 )
 def test_translate_refuses(text, dtype, rule):
     with pytest.raises(ValueError, match=rule):
-        generate.translate(text, NAMES, dtype)
+        statements.translate(text, NAMES, dtype)
 
 
 def test_unused_names_are_not_declared():

@@ -7,10 +7,10 @@ import subprocess
 import sys
 import tempfile
 
-import plait.kernels.cpu  # noqa: F401
+import plait.kernels.cpu.backend  # noqa: F401
 import pytest
 from plait.kernels import cache as disk
-from plait.kernels import jit
+from plait.kernels.cpu import jit
 
 SOURCE = "int plk_compiled(void) {{ return {}; }}\n"
 has_compiler = jit.compiler() is not None
@@ -224,7 +224,7 @@ def test_what_killed_processes_left_goes(cache):
 def test_processes_share_it(cache, tmp_path):
     folder = cache()
     script = (
-        "from plait.kernels import cpu, jit\n"
+        "from plait.kernels.cpu import jit\n"
         "import ctypes\n"
         f"sources = [{SOURCE!r}.format(k) for k in range(4)]\n"
         "jit.compile_all(sources)\n"

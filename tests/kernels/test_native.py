@@ -2,19 +2,19 @@
 aliasing."""
 
 import numpy as np
-import plait.kernels.cpu
+import plait.kernels.cpu.onednn
 import plait.kernels.ops
 import pytest
 import samples
 from plait.engine import callback, cpu, ffi, lib, wait
-from plait.kernels.cpu.table import TABLE, choose
+from plait.kernels.cpu.backend import CPU
 from plait.kernels.plan import infer, make_plan, scalars_of
 from plait.kernels.record import FLOATS, REGISTRY, Type, mutated_inputs
 from plait.kernels.reference import run_reference, store, view_as_numpy
 from plait.kernels.spec import NUMPY_DTYPES, from_bfloat16, round_to_bfloat16, spec
 
 TOLERANCE = {"float32": 2e-5, "float64": 1e-11, "float16": 4e-3, "bfloat16": 3e-2}
-NAMES = sorted(TABLE.entries)
+NAMES = sorted(CPU.entries)
 
 
 def draw(rng, spec, dtype):
@@ -43,7 +43,7 @@ def run_native(op, arrays, dtypes, attrs, alias=None):
     """The native kernel's outputs and mutated inputs, or None where the table has no kernel."""
     ins = types_of(arrays, dtypes)
     outs = infer(op, attrs, ins)
-    found = choose(op, ins, outs, attrs)
+    found = CPU.choose(op, ins, outs, attrs)
     if found is None:
         return None, outs
     params = ffi.new(found.params[0] + " *", found.params[1]) if found.params else ffi.NULL
@@ -157,7 +157,7 @@ def normal(*shape, dtype="float32"):
 
 def test_table_names_are_operators():
     assert {
-        name for name in TABLE.entries if REGISTRY.get(name) is None or REGISTRY[name].name != name
+        name for name in CPU.entries if REGISTRY.get(name) is None or REGISTRY[name].name != name
     } == set()
 
 
@@ -330,12 +330,13 @@ CONVOLUTIONS = [
 def path(request, monkeypatch):
     """Runs a test through oneDNN (where it is installed) and through our own products and
     convolutions."""
-    from plait.kernels.cpu import conv_table, onednn
+    from plait.kernels.cpu import onednn
+    from plait.kernels.tables import conv
 
     if request.param == "onednn" and not onednn.load():
         pytest.skip("oneDNN is not installed")
     plain = request.param == "plain"
-    monkeypatch.setattr(conv_table, "FORCE_PLAIN", plain)
+    monkeypatch.setattr(conv, "FORCE_PLAIN", plain)
     yield request.param
 
 
@@ -388,7 +389,7 @@ def random_call(name, counter=3.0, seed=5.0, arrays=(), **attrs):
     op = REGISTRY[name]
     attrs = complete(op, attrs)
     outs = infer(op, attrs, types_of(arrays, ["float32"] * len(arrays)))
-    found = choose(op, types_of(arrays, ["float32"] * len(arrays)), outs, attrs)
+    found = CPU.choose(op, types_of(arrays, ["float32"] * len(arrays)), outs, attrs)
     results = [np.empty(t.shape, t.dtype) for t in outs]
     bufs = ffi.new("void *[]", [ffi.cast("void *", a.ctypes.data) for a in [*arrays, *results]])
     params = ffi.new(found.params[0] + " *", found.params[1])
@@ -643,7 +644,7 @@ def test_softmax_temperature_zero():
     serve here."""
     op, x = REGISTRY["softmax"], [Type((2, 3))]
     attrs = complete(op, {"temperature": 0.0})
-    assert choose(op, x, infer(op, attrs, x), attrs) is None
+    assert CPU.choose(op, x, infer(op, attrs, x), attrs) is None
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -677,7 +678,7 @@ def test_layer_norm_over_one_element():
     op = REGISTRY["_norm_grad"]
     x, gamma, stats = Type((4, 1)), Type((1, 1)), Type((4, 1))
     attrs = complete(op, {"axes": (1,), "eps": 1e-5})
-    found = choose(
+    found = CPU.choose(
         op, [x, x, gamma, stats, stats], infer(op, attrs, [x, x, gamma, stats, stats]), attrs
     )
     assert found is not None and found.params[1].get("channels") is None

@@ -8,7 +8,7 @@ from plait.engine.error import DynamicShape, OperatorError
 from plait.kernels import ops  # noqa: F401 - fills the registry
 from plait.kernels.partial import NOTHING, Known, complete
 from plait.kernels.plan import infer
-from plait.kernels.record import REGISTRY, Type
+from plait.kernels.record import REGISTRY, Type, elementwise
 
 CASES = [
     pytest.param(op, s, id=f"{name}-{i}")
@@ -72,7 +72,7 @@ def test_what_follows_from_a_part_is_true(op, sample):
     attrs, ins, outs = found
     if any(0 in t.shape for t in (*ins, *outs)):
         return
-    if op.elementwise and len({t.shape for t in ins}) > 1:
+    if op.fill is elementwise and len({t.shape for t in ins}) > 1:
         return  # MXNet's rule for elementwise operators, plait's broadcast all the same
     whole = [Known(t.shape, t.dtype) for t in outs]
 

@@ -10,7 +10,7 @@ import numpy as np
 import plait as mx
 import pytest
 from plait import autograd, nd
-from plait.kernels.cpu.table import choose
+from plait.kernels.cpu.backend import CPU
 from plait.kernels.ops.recurrent_cells import layout
 from plait.kernels.plan import infer
 from plait.kernels.record import REGISTRY, Type
@@ -43,7 +43,7 @@ def natively(name, arrays, attrs):
     """Whether the table has a kernel for this call."""
     op = REGISTRY[name]
     ins = [Type(a.shape, a.dtype.name) for a in arrays]
-    return choose(op, ins, infer(op, attrs, ins), attrs) is not None
+    return CPU.choose(op, ins, infer(op, attrs, ins), attrs) is not None
 
 
 def both_ways(arrays, attrs):

@@ -10,6 +10,7 @@ from pathlib import Path
 import plait as mx
 import pytest
 from plait.kernels import ops  # noqa: F401  (fill the registry)
+from plait.kernels.params import parse
 from plait.kernels.record import REGISTRY, REQUIRED
 
 FILE = Path(__file__).resolve().parents[1] / "fixtures" / "signatures.tsv"
@@ -40,8 +41,8 @@ def test_signature(name, key, arrays, parameters):
             assert p.default is REQUIRED, n
             continue
         assert p.default is not REQUIRED, n
-        want = None if text in ("None", "[]") else op._parse_one(p, text)
-        have = p.default if p.default is None else op._parse_one(p, p.default)
+        want = None if text in ("None", "[]") else parse(p, text, op.name)
+        have = p.default if p.default is None else parse(p, p.default, op.name)
         have = None if have == () else have
         if isinstance(have, float):
             assert have == pytest.approx(want, rel=1e-6), n

@@ -5,7 +5,7 @@ import pytest
 import samples
 from plait import nd
 from plait.engine import cpu
-from plait.kernels.cpu.table import choose
+from plait.kernels.cpu.backend import CPU
 from plait.kernels.plan import infer, make_plan, scalars_of
 from plait.kernels.record import REGISTRY, Type
 from plait.kernels.reference import run_reference
@@ -63,7 +63,7 @@ def test_native_update_equals_its_reference(name, n):
             attrs = op.parse(sample.attrs)
             arrays = inputs_of(op, sample, attrs, n, dtype)
             types = [Type(a.shape, a._spec.dtype) for a in arrays]
-            assert choose(op, types, infer(op, attrs, types), attrs), (name, dtype)
+            assert CPU.choose(op, types, infer(op, attrs, types), attrs), (name, dtype)
             expected = run_reference(op, attrs, [numbers(a) for a in arrays])
             plan = make_plan(op, attrs, [a._spec for a in arrays], cpu())
             outs = launch(plan, arrays, scalars_of(op, attrs))

@@ -2,7 +2,7 @@
 set; special values."""
 
 import numpy as np
-import plait.kernels.cpu  # noqa: F401
+import plait.kernels.cpu.backend  # noqa: F401
 import pytest
 from plait.engine import ffi, lib
 from plait.kernels import special

@@ -24,7 +24,7 @@ import time
 import numpy as np
 import plait as mx
 import plait.data.io
-import plait.kernels.jit
+import plait.kernels.cpu.jit
 import plait.symbol.functions  # noqa: F401  (a run would import these later)
 import plait.training.model_params
 import plait.training.module

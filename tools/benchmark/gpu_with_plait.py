@@ -87,7 +87,7 @@ def lstm(hidden: Any, by_cudnn: Any, train: bool = True) -> Any:
     by size."""
 
     def make():
-        tables = importlib.import_module(f"{sys.argv[3]}.kernels.cuda.recurrent_table")
+        tables = importlib.import_module(f"{sys.argv[3]}.kernels.cuda.recurrent_plan")
         setattr(tables, "LIBRARY", by_cudnn)
         width = size(hidden, 16)
         net = ready(lambda: gluon.rnn.LSTM(width, 2, input_size=width))

@@ -1,0 +1,298 @@
+"""The fused convolution, and changes of memory layout. On CPUs float32, on blocks of channels where
+that is the fastest; on GPUs all floats, row-major."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ...engine import ffi, lib, settings
+from .. import cuda
+from ..cpu import onednn
+from ..cpu.convolve import MAX_IMAGE
+from ..cpu.layout import FLOPS_PER_US, collapse, cost
+from ..layouts import physical_shape, strides
+from ..native import Native, Wanted
+from ..ops import conv_fused
+from ..ops.conv import Geometry
+from ..spec import ITEM_BYTES
+from ..strided_copies import StridedCopy
+from . import CPU, conv, on_cpu, on_cuda
+from .copy import copy_native
+from .fused import loop_of
+
+
+def block() -> int:
+    """Channels that lie side by side in a blocked layout: one vector register of float32."""
+    return 16 if lib.plk_isa_best() == lib.PLK_AVX512 else 8
+
+
+def blocked(ndim: int) -> str:
+    """The layout of data with blocks of channels: "aBcd8b"."""
+    return f"aB{'cdefg'[: ndim - 2]}{block()}b"
+
+
+def _blocked_weights() -> str:
+    """The layout of a two-dimensional kernel between such data."""
+    return f"ABcd{block()}b{block()}a"
+
+
+def _channels_last(ndim: int) -> str:
+    return f"a{'cdefg'[: ndim - 2]}b"
+
+
+def _fused_fields(ins, outs, attrs):
+    g = conv.geometry("_conv", attrs)
+    call = conv.Call(g, ins[0].shape, outs[0].shape)
+    fields = conv.fields_of(lib.PLK_CONV_FORWARD, call, True)
+    fields["sum"] = attrs["add"]
+    for name, t in zip(("x_layout", "w_layout", "y_layout"), (ins[0], ins[1], outs[0])):
+        ndim = len(t.shape)
+        axes = "abcdefg"[:ndim]
+        # row-major weights may be reordered in the call; data may not, where a sum is in place
+        plain = axes
+        if name[0] != "w" and g.channels_last:
+            plain = _channels_last(ndim)
+        elif name[0] == "w" and not g.channels_last:
+            plain = ""
+        fields[name] = (t.layout or plain).encode()
+    return fields
+
+
+# kernels of oneDNN that are not compiled for a shape
+SLOW = (b"ref", b"gemm", b"x64:gemm")
+
+
+@CPU.wants("_conv")
+def conv_wants(op, ins, outs, attrs):
+    """Blocks of channels where oneDNN has a compiled kernel for them, else what it likes best."""
+    if suits_winograd(ins, outs, attrs):
+        data = blocked(4)
+        return Wanted((data, _blocked_weights(), "", data)[: len(ins)], (data,))
+    if _suits_direct(ins, outs, attrs):
+        x, w = _direct_layouts(ins[0])
+        return Wanted((x, w, "", blocked(4))[: len(ins)], (blocked(4),))
+    if _suits_depth(ins, outs, attrs):
+        x, w = blocked(4), f"Abcde{block()}a"
+        return Wanted((x, w, "", x)[: len(ins)], (x,))
+    if not _usable(ins):
+        return None
+    ndim = len(ins[0].shape)
+    fields = _fused_fields([t._replace(layout="") for t in ins], outs, attrs)
+    given, free = fields["x_layout"], b""
+    whole = lambda n: n % block() == 0
+    x = blocked(ndim).encode() if whole(fields["channels"]) else given
+    y = blocked(ndim).encode() if whole(fields["filters"]) else given
+    # a tag counts the axes as (batch, channels, space): here it would mean another layout
+    choices = [(given, given)] if fields["channels_last"] else [(x, y), (given, y), (free, free)]
+    for data in choices:
+        layouts = dict(zip(("x_layout", "y_layout", "w_layout"), (*data, b"")))
+        c = ffi.new("plk_conv *", fields | layouts)
+        kernel = ffi.new("char[]", lib.PLK_LAYOUT_CHARS)
+        if not lib.plk_dnn_conv_layouts(c, kernel):
+            continue
+        if ffi.string(kernel).startswith(SLOW):
+            continue
+        names = [ffi.string(t).decode() for t in (c.x_layout, c.w_layout, c.y_layout)]
+        x, w, y = ("" if t == given.decode() and i != 1 else t for i, t in enumerate(names))
+        return Wanted((x, w, "", y)[: len(ins)], (y,))
+    return None
+
+
+def _ours(types) -> bool:
+    """Are the types those of our kernels on blocks of channels?"""
+    return not conv.FORCE_PLAIN and all(t.dtype == "float32" and 0 not in t.shape for t in types)
+
+
+def _usable(types) -> bool:
+    return _ours(types) and onednn.load()
+
+
+@on_cpu("_conv", layouts=True)
+def fused_conv_cpu(op, ins, outs, attrs):
+    found = _winograd(ins, outs, attrs) or _direct(ins, outs, attrs) or _depth(ins, outs, attrs)
+    if found:
+        return found
+    if not _usable(ins) or ins[2].layout or attrs["add"] and ins[3].layout != outs[0].layout:
+        return None
+    fields = _fused_fields(ins, outs, attrs)
+    primitive = lib.plk_dnn_conv(ffi.new("plk_conv *", fields), False)
+    after = {"y": 3, "n": prod(physical_shape(outs[0].shape, outs[0].layout))}
+    if attrs["add"]:
+        after |= {"addend": 3, "y": 4}
+    after |= _act_fields(attrs)
+    return conv.primitive_of(primitive, conv.us_of(fields, (*ins, *outs)), **after)
+
+
+MOST_COPIED_BYTES = 2 << 20  # measured: from there on oneDNN is faster, which skips the padding
+
+
+def _suits_direct(ins, outs, attrs) -> bool:
+    """Does conv_blocked.c serve this `_conv`, in its layouts?"""
+    g = conv.geometry("_conv", attrs)
+    x, y = ins[0], outs[0]
+    if len(g.kernel) != 2 or g.groups > 1 or g.channels_last or not _ours((*ins, *outs)):
+        return False
+    if y.shape[1] % block() or prod(x.shape[1:]) > MAX_IMAGE:
+        return False
+    # the rows of one window are copied, and their padding is multiplied
+    reach = [(k - 1) * d + 1 for k, d in zip(g.kernel, g.dilate)]
+    width = (y.shape[3] - 1) * g.stride[1] + reach[1]
+    copied = x.shape[1] * reach[0] * width * ITEM_BYTES["float32"]
+    return copied <= MOST_COPIED_BYTES or not any(g.pad) and g.kernel == g.stride == (1, 1)
+
+
+def _direct_layouts(x) -> tuple[str, str]:
+    """What conv_blocked.c wants of data and weights."""
+    if x.shape[1] % block():
+        return "", f"Abcd{block()}a"
+    return blocked(4), _blocked_weights()
+
+
+def _direct(ins, outs, attrs):
+    x, w, y = ins[0], ins[1], outs[0]
+    data = blocked(4)
+    if not _suits_direct(ins, outs, attrs) or (x.layout, w.layout) != _direct_layouts(x):
+        return None
+    if y.layout != data or ins[2].layout or attrs["add"] and ins[3].layout != data:
+        return None
+    g = conv.geometry("_conv", attrs)
+    fields = {
+        "lanes": block(),
+        "x_lanes": block() if x.layout else 1,
+        "add": attrs["add"],
+        "n": x.shape[0],
+        "channels": x.shape[1],
+        "filters": y.shape[1],
+        "size": x.shape[2:],
+        "out": y.shape[2:],
+        **{k: getattr(g, k) for k in ("kernel", "stride", "dilate", "pad")},
+        **_act_fields(attrs),
+        "rectify": _rectify(attrs),
+    }
+    us = cost(*ins, *outs) + 2 * prod(y.shape) * x.shape[1] * prod(g.kernel) / FLOPS_PER_US
+    return Native("plk_conv_blocked_run", ("plk_conv_blocked", fields), us)
+
+
+def _rectify(attrs) -> int:
+    """The activation, where it is one that a tile does before it is stored."""
+    if attrs["act"] == "clip":
+        return lib.PLK_CLIP
+    found = conv_fused.activation(attrs["act"], attrs["act_attrs"])
+    named = found and (attrs["act"], found[1].get("act_type"))
+    return lib.PLK_RELU if named in (("relu", None), ("Activation", "relu")) else 0
+
+
+def _suits_depth(ins, outs, attrs) -> bool:
+    """One window for each channel: does conv_depth.c serve, in its layouts?"""
+    g = conv.geometry("_conv", attrs)
+    x, y = ins[0], outs[0]
+    if len(g.kernel) != 2 or g.channels_last or not _ours((*ins, *outs)):
+        return False
+    return g.groups == x.shape[1] == y.shape[1] and y.shape[1] % block() == 0
+
+
+def _depth(ins, outs, attrs):
+    x, w, y = ins[0], ins[1], outs[0]
+    data, b = blocked(4), block()
+    g = conv.geometry("_conv", attrs)
+    if (x.layout, w.layout, y.layout) != (data, f"Abcde{b}a", data) or ins[2].layout:
+        return None
+    if not _suits_depth(ins, outs, attrs) or attrs["add"] and ins[3].layout != data:
+        return None
+    fields = _blocked_fields(g, x, y, attrs)
+    fields |= {k: getattr(g, k) for k in ("kernel", "stride", "dilate", "pad")}
+    us = cost(*ins, *outs) + 2 * prod(y.shape) * prod(g.kernel) / FLOPS_PER_US
+    return Native("plk_conv_depth_run", ("plk_conv_depth", fields), us)
+
+
+def _blocked_fields(g, x, y, attrs):
+    """What our own kernels on blocks of channels are told."""
+    return {
+        "lanes": block(),
+        "n": x.shape[0],
+        "channels": x.shape[1],
+        "filters": y.shape[1],
+        "height": x.shape[2],
+        "width": x.shape[3],
+        "out_height": y.shape[2],
+        "out_width": y.shape[3],
+        "add": attrs["add"],
+        **_act_fields(attrs),
+    }
+
+
+def _act_fields(attrs):
+    found = conv_fused.activation(attrs["act"], attrs["act_attrs"])
+    if not found:
+        return {}
+    loop, scalars = loop_of(*found)
+    return {"act": {"loop": loop, "scalars": scalars}}
+
+
+# ---- Winograd ------------------------------------------------------------------------------------
+
+# one core, measured: products by definition and between transforms; transforms of the weights of
+# one channel and filter, and of one tile and channel or filter
+DIRECT_FLOPS_PER_US, MATMUL_FLOPS_PER_US = 85_000.0, 85_000.0
+WEIGHT_US, TILE_US = 0.0060, 0.0040
+
+
+def suits_winograd(ins, outs, attrs) -> bool:
+    """Is Winograd's filtering the fastest way to compute a `_conv`?"""
+    g = conv.geometry("_conv", attrs)
+    n, channels, _ = g.split(ins[0].shape)
+    _, filters, out = g.split(outs[0].shape)
+    unit = g._replace(pad=()) == Geometry((3, 3), (1, 1), (1, 1), (), 1, False)
+    if not unit or not _ours((*ins, *outs)) or settings.get("PLAIT_TIER") == 0:
+        return False
+    if channels % block() or filters % block():
+        return False
+    tiles = n * prod(-(-size // 4) for size in out)
+    pairs = channels * filters
+    direct = 2 * 9 * n * prod(out) * pairs / DIRECT_FLOPS_PER_US
+    products = 2 * 36 * tiles * pairs / MATMUL_FLOPS_PER_US
+    return products + pairs * WEIGHT_US + tiles * (channels + filters) * TILE_US < direct
+
+
+def _winograd(ins, outs, attrs):
+    x, w, y = ins[0], ins[1], outs[0]
+    data = blocked(4)
+    if (x.layout, w.layout, y.layout) != (data, _blocked_weights(), data) or ins[2].layout:
+        return None
+    if attrs["add"] and ins[3].layout != data or not suits_winograd(ins, outs, attrs):
+        return None
+    g = conv.geometry("_conv", attrs)
+    us = cost(*ins, *outs) + 2 * prod(y.shape) * x.shape[1] * 3 / FLOPS_PER_US
+    return Native(
+        "plk_winograd_blocked_run",
+        ("plk_winograd_blocked", _blocked_fields(g, x, y, attrs) | {"pad": g.pad}),
+        us,
+    )
+
+
+@on_cpu("_reorder", layouts=True)
+def reorder_cpu(op, ins, outs, attrs):
+    x, y = ins[0], outs[0]
+    steps = strides(x.shape, x.layout, y.layout)
+    own = steps and copy_native("plk_copy_run", StridedCopy(*steps), y, (x, y))
+    if own and len(collapse(*steps)[0]) < 2 or not _usable(ins):
+        return own
+    tags = [t.layout.encode() for t in (x, y)]
+    return conv.primitive_of(
+        lib.plk_dnn_reorder(len(x.shape), list(x.shape), *tags), cost(x, y) + 1
+    )
+
+
+# ---- CUDA ----------------------------------------------------------------------------------------
+
+
+@on_cuda("_conv")
+def conv_cuda(op, ins, outs, attrs):
+    plan, g = cuda.conv_plan, conv.geometry("_conv", attrs)
+    found = plan.activation(attrs["act"], attrs["act_attrs"])
+    if found is None:
+        return None
+    finish = (cuda.Buffer(2), cuda.Buffer(3) if attrs["add"] else None, *found)
+    arrays = map(cuda.Buffer, (1, 0, len(ins)))
+    types = (*ins, *outs)
+    return plan.run("forward", g, ins[0].shape, outs[0].shape, types, *arrays, finish, False)

@@ -1,0 +1,70 @@
+"""sort, argsort and topk."""
+
+from __future__ import annotations
+
+from math import log2, prod
+
+from ...engine import lib
+from .. import cuda
+from ..cpu.layout import code, cost, nbytes
+from ..native import Native
+from ..record import HALVES, NATIVE, NUMERIC
+from ..shapes import lines
+from . import on_cpu, on_cuda
+
+INDEX_DTYPES = ("float32", "float64", "int32", "int64", "uint8")
+# ret_typ -> (are values given?, indices?, a mask?)
+GIVE = {"value": (1, 0, 0), "indices": (0, 1, 0), "both": (1, 1, 0), "mask": (0, 0, 1)}
+BITS = (lib.PLK_SORT_VALUES, lib.PLK_SORT_INDICES, lib.PLK_SORT_MASK)
+
+
+def _wanted(op, attrs) -> tuple[tuple[int, int, int], str]:
+    """(what is given, the dtype of indices)"""
+    give = attrs.get("ret_typ", {"sort": "value", "argsort": "indices"}.get(op.name))
+    return GIVE[give], attrs.get("dtype", "int64")
+
+
+@on_cpu("sort", "argsort", "topk")
+def sort_cpu(op, ins, outs, attrs):
+    x, (give, index_dtype) = ins[0], _wanted(op, attrs)
+    if x.dtype not in NATIVE or give[1] and index_dtype not in INDEX_DTYPES:
+        return None
+    along = lines(op.name, x.shape, attrs["axis"])
+    fields = {
+        **along._asdict(),
+        "k": attrs["k"] if attrs.get("k", 0) > 0 else along.n,
+        "dtype": code(x.dtype),
+        "index_dtype": code(index_dtype) if index_dtype in INDEX_DTYPES else 0,
+        "ascend": attrs["is_ascend"],
+        "give": sum(bit for bit, is_given in zip(BITS, give) if is_given),
+    }
+    us = cost(x, *outs, steps=prod(x.shape) * 2 * log2(along.n + 2))
+    return Native("plk_sort_run", ("plk_sort", fields), us)
+
+
+@on_cuda("sort", "argsort", "topk")
+def sort_cuda(op, ins, outs, attrs):
+    x, ((values, indices, mask), index_dtype) = ins[0], _wanted(op, attrs)
+    if x.dtype not in NUMERIC or indices and index_dtype not in (*INDEX_DTYPES, *HALVES):
+        return None
+    outer, n, inner = lines(op.name, x.shape, attrs["axis"])
+    k = attrs["k"] if attrs.get("k", 0) > 0 else n
+    if n >= 1 << 31 or k > n:
+        return None
+    if outer * inner * n == 0:
+        return cuda.launches()
+    ascend = cuda.Int32(attrs["is_ascend"])
+    given = cuda.Struct(cuda.Buffer(0), cuda.Int64(n), cuda.Int64(inner), ascend)
+    source, key = f"Elements<{cuda.TYPES[x.dtype]}>", cuda.sort_plan.key_type(x.dtype)
+    sorting = cuda.sort_plan.Sorting("sort.cu", source, given, key, outer * inner, n, k)
+    size = outer * k * inner
+    types = f"{cuda.TYPES[x.dtype]}, {cuda.TYPES[index_dtype if indices else 'int32']}"
+    arguments = [
+        *map(cuda.Int64, (size, n, inner, k, sorting.n_items)),
+        sorting.places,
+        *map(cuda.Buffer, (0, 1, 1 + values if indices else 0)),
+        *map(cuda.Int32, (values, indices, mask)),
+    ]
+    finish = cuda.spread("sort.cu", f"sort_finish<{types}>", size, arguments)
+    first = [cuda.Fill(cuda.Buffer(1), nbytes(outs[0]))] if mask else []
+    return cuda.launches(*first, *sorting.steps, finish, scratch_bytes=sorting.end)

@@ -1,0 +1,206 @@
+"""Optimizer updates, and operators over many arrays."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ...engine import lib
+from .. import cuda
+from ..cpu.layout import code, cost
+from ..native import Native
+from ..record import HALVES, NATIVE_FLOATS, REGISTRY
+from ..update_loops import RULES, Update, loop_name, rule_name, scalars_of, update_of
+from . import on_cpu, on_cuda
+
+LAMB = ("lamb_update_phase1", "lamb_again")
+BOUNDS = ("lower_bound", "upper_bound")
+# of update.cu: rule -> its struct, the numbers that are members of it
+STRUCTS = {
+    "sgd_update": ("Sgd", "rescale_grad clip_gradient"),
+    "sgd_mom_update": ("SgdMom", "momentum rescale_grad clip_gradient"),
+    "nag_mom_update": ("NagMom", "momentum rescale_grad clip_gradient"),
+    "adam_update": ("Adam", "beta1 beta2 epsilon rescale_grad clip_gradient"),
+    "_adamw_update": ("AdamW", "beta1 beta2 epsilon clip_gradient"),
+    "rmsprop_update": ("RmsProp", "gamma1 epsilon rescale_grad clip_gradient clip_weights"),
+    "rmspropalex_update": (
+        "RmsPropAlex",
+        "gamma1 gamma2 epsilon rescale_grad clip_gradient clip_weights",
+    ),
+    "ftrl_update": ("Ftrl", "lamda1 beta rescale_grad clip_gradient"),
+    "ftml_update": ("Ftml", "beta1 beta2 epsilon t rescale_grad clip_grad"),
+    "signsgd_update": ("SignSgd", ""),
+    "signum_update": ("Signum", "momentum rescale_grad clip_gradient wd_lh"),
+    "_sparse_adagrad_update": ("AdaGrad", "epsilon rescale_grad clip_gradient"),
+    "lamb_update_phase1": (
+        "LambDirection",
+        "beta1 beta2 epsilon t bias_correction rescale_grad clip_gradient",
+    ),
+}
+
+
+def _of(rules) -> list[str]:
+    """The operators with one of these rules."""
+    return sorted({op.name for op in REGISTRY.values() if rule_name(op.name) in rules})
+
+
+def _usable(call: Update, ins) -> bool:
+    """Weights and gradients of one dtype, the other arrays of it or, where it has 16 bits, wide."""
+    dtype = ins[0].dtype
+    full = "float32" if call.wide else dtype
+    each = [ins[k * call.size : (k + 1) * call.size] for k in range(call.n)]
+    return (
+        dtype in (HALVES if call.wide else NATIVE_FLOATS)
+        and all(_are(types[:2], dtype) and _are(types[2:], full) for types in each)
+        and _are(call.after, "float32")
+    )
+
+
+def _are(types, dtype: str) -> bool:
+    return all(t.dtype == dtype for t in types)
+
+
+# ---- CPU -----------------------------------------------------------------------------------------
+
+
+def _numbers(call: Update, attrs) -> dict:
+    """The fields of plk_update that say where the rule's numbers come from."""
+    where, fixed = [], []
+    for name in RULES[call.rule].numbers:
+        scalars = call.numbers.get(name)
+        fixed.append(float(attrs[name]) if name in attrs and scalars is None else 0.0)
+        if scalars is not None:
+            where.append((scalars[0], int(len(scalars) > 1)))
+        elif call.preloaded and name in ("lr", "wd"):
+            where.append((lib.PLK_SCALAR_LRS if name == "lr" else lib.PLK_SCALAR_WDS, 0))
+        elif name in attrs:
+            where.append((lib.PLK_SCALAR_FIXED, 0))
+        else:
+            where.append((lib.PLK_SCALAR_SCALE, 0))
+    return {
+        "n_scalars": len(where),
+        "at": [at for at, _ in where],
+        "step": [step for _, step in where],
+        "fixed": fixed,
+    }
+
+
+def _fields(call: Update, ins, outs, attrs) -> dict | None:
+    """plk_update, or None where a type does not fit."""
+    if not _usable(call, ins) or call.n > lib.PLK_MAX_WEIGHTS:
+        return None
+    dtype = ins[0].dtype
+    return {
+        "loop": lib.plk_pointwise_find(loop_name(call.rule).encode()),
+        "n_weights": call.n,
+        "n_states": call.states,
+        "dtype": code(dtype),
+        "gradient": code(dtype),
+        "wide": 0 if not call.wide else 1 if outs[0].dtype == dtype else 2,
+        "n_after": len(call.after),
+        "n": [prod(t.shape) for t in outs],
+        **_numbers(call, attrs),
+    }
+
+
+def _steps(ins) -> int:
+    return sum(prod(t.shape) for t in ins)
+
+
+@on_cpu(*_of(RULES.keys() - {"lamb_update_phase2"}))
+def update_cpu(op, ins, outs, attrs):
+    fields = _fields(update_of(op, ins, outs, attrs), ins, outs, attrs)
+    if fields is None:
+        return None
+    return Native("plk_update_run", ("plk_update", fields), cost(*ins, *outs, steps=_steps(ins)))
+
+
+def _lamb(numbers, direction: dict, step: str) -> tuple[str, dict]:
+    """The struct of both steps of LAMB."""
+    low, high = (numbers[k][0] for k in BOUNDS)
+    places = {"lr_at": numbers["lr"][0], "lower_at": low, "upper_at": high}
+    loop = lib.plk_pointwise_find(loop_name(step).encode())
+    return "plk_lamb", {"direction": direction, "step": loop, **places}
+
+
+@on_cpu("_multi_lamb_update", "_multi_mp_lamb_update")
+def multi_lamb_cpu(op, ins, outs, attrs):
+    call = update_of(op, ins, outs, attrs, LAMB[0])
+    direction = _fields(call, ins, outs, attrs)
+    if direction is None or ins[0].dtype == "float64":
+        return None
+    used = cost(*ins, *ins, *outs, steps=2 * _steps(ins))
+    return Native("plk_lamb_run", _lamb(call.numbers, direction, LAMB[1]), used, can_fail=True)
+
+
+def _lamb_step(op, ins) -> tuple[bool, bool]:
+    """(is the weight wide?, are the types those of kernels?)"""
+    wide, dtype = op.name.startswith("mp_"), ins[0].dtype
+    return wide, dtype in (HALVES if wide else ("float32",)) and _are(ins[1:], "float32")
+
+
+@on_cpu("lamb_update_phase2", "mp_lamb_update_phase2")
+def lamb_step_cpu(op, ins, outs, attrs):
+    wide, serves = _lamb_step(op, ins)
+    if not serves:
+        return None
+    direction = {
+        "n_weights": 1,
+        "dtype": code(ins[0].dtype),
+        "gradient": code("float32"),
+        "wide": int(wide),
+        "n": [prod(outs[0].shape)],
+    }
+    params = _lamb(scalars_of(op, attrs), direction, "lamb_update_phase2")
+    return Native("plk_lamb_step", params, cost(*ins, *outs))
+
+
+# ---- CUDA ----------------------------------------------------------------------------------------
+
+
+def _rule(name: str):
+    struct, members = STRUCTS[name]
+    return cuda.update_plan.Rule(struct, tuple(members.split()))
+
+
+@on_cuda(*_of(STRUCTS.keys() - {LAMB[0]}))
+def update_cuda(op, ins, outs, attrs):
+    call = update_of(op, ins, outs, attrs)
+    if not _usable(call, ins) or not _are(outs, ins[0].dtype):
+        return None
+    return cuda.update_plan.update(_rule(call.rule), call, ins, outs)
+
+
+@on_cuda("lamb_update_phase1")
+def lamb_direction_cuda(op, ins, outs, attrs):
+    dtype, numbers = outs[0].dtype, scalars_of(op, attrs)
+    if dtype not in NATIVE_FLOATS or not _are(ins, dtype):
+        return None
+    given = (_rule(op.name), numbers, attrs["bias_correction"], dtype)
+    directions = cuda.update_plan.lamb_directions
+    return cuda.launches(*directions(*given, [(0, 1, 2, 3)], [cuda.Buffer(4)], ins))
+
+
+@on_cuda("lamb_update_phase2", "mp_lamb_update_phase2")
+def lamb_step_cuda(op, ins, outs, attrs):
+    wide, serves = _lamb_step(op, ins)
+    if not serves or outs[0].dtype != ins[0].dtype:
+        return None
+    return cuda.update_plan.lamb_step(scalars_of(op, attrs), wide, ins, outs)
+
+
+@on_cuda("_multi_lamb_update")
+def multi_lamb_cuda(op, ins, outs, attrs):
+    if not _are((*ins, *outs), "float32"):
+        return None
+    given = (_rule(LAMB[0]), scalars_of(op, attrs), attrs["bias_correction"])
+    return cuda.update_plan.lamb(*given, ins, outs)
+
+
+@on_cuda("multi_sum_sq")
+def multi_sum_sq_cuda(op, ins, outs, attrs):
+    return cuda.update_plan.sums_of_squares(ins)
+
+
+@on_cuda("all_finite", "multi_all_finite")
+def all_finite_cuda(op, ins, outs, attrs):
+    return cuda.update_plan.all_finite(ins)
