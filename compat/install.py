@@ -1,5 +1,5 @@
-"""Compatibility mode: `import mxnet` imports plait, and names that NumPy removed are restored, in
-this process only.
+"""Compatibility mode: `import mxnet` imports plait, as do `import horovod.mxnet` and `import
+byteps.mxnet`, and names that NumPy removed are restored, in this process only.
 
 `plait.compat.install()`, or `python -m plait.compat script.py arguments ...` for an unchanged
 script.
@@ -141,11 +141,17 @@ class _Package(types.ModuleType):
         return dir(sys.modules[_PACKAGE])
 
 
+BESIDE = {"horovod": "compat.horovod", "byteps": "compat.byteps"}  # other libraries for MXNet
+
+
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Resolves mxnet.a.b to plait's module: one module object under both names."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         if fullname == "mxnet":
+            return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+        library = fullname.partition(".")[0]
+        if library in BESIDE and _target(fullname):
             return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
         if fullname.startswith("mxnet."):
             if _target(fullname):
@@ -164,7 +170,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         assert real is not None  # find_spec asked
         module = importlib.import_module(real)
         spec.loader_state = module.__spec__
-        if not spec.name.startswith(NAMESPACES):
+        if spec.name.startswith("mxnet.") and not spec.name.startswith(NAMESPACES):
             module.__class__ = _Module
         return module
 
@@ -175,8 +181,10 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _target(fullname: str) -> str | None:
-    """The module of this package for mxnet.a.b, or None."""
-    name = f"{_PACKAGE}.{place(fullname.removeprefix('mxnet.'))}"
+    """The module of this package for mxnet.a.b or horovod.a.b, or None."""
+    library, _, rest = fullname.partition(".")
+    path = place(rest) if library == "mxnet" else f"{BESIDE[library]}.{rest}".rstrip(".")
+    name = f"{_PACKAGE}.{path}"
     if name in sys.modules:
         return name
     try:
@@ -244,8 +252,8 @@ ENVIRONMENT = {
 
 
 def install() -> None:
-    """Makes `import mxnet` and its submodules resolve to plait, restores NumPy's removed aliases,
-    and makes arrays of one element convert to numbers (Values). Idempotent."""
+    """Makes `import mxnet`, `horovod.mxnet`, `byteps.mxnet` resolve to plait, restores NumPy's
+    removed aliases, and makes arrays of one element convert to numbers (Values). Idempotent."""
     if not any(isinstance(f, _Finder) for f in sys.meta_path):
         if "mxnet" in sys.modules and not isinstance(sys.modules["mxnet"], _Package):
             raise ImportError(

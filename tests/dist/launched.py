@@ -27,8 +27,10 @@ def mpiexec(n: int) -> list[str]:
 
 def run(n: int, program: str | list[str], within_s: float = 120, **env: str):
     """(status, what all ranks printed) of a program: its text, or a script of this folder with its
-    arguments."""
-    words = ["-c", program] if isinstance(program, str) else [str(HERE / program[0]), *program[1:]]
+    arguments, after "-m" and a module that runs scripts if need be."""
+    words = ["-c", program] if isinstance(program, str) else list(program)
+    if words[0] not in ("-c", "-m"):
+        words[0] = str(HERE / words[0])
     started = mpiexec(n) if n > 1 else []
     done = subprocess.run(
         [*started, sys.executable, "-W", "ignore", *words],

@@ -118,7 +118,7 @@ def test_without_matplotlib_there_is_no_curve(tmp_path, monkeypatch):
 BAD_TRAINERS = {
     "an optimizer that is not there": ("adan", {}, "device"),
     "a parameter that it has not": ("sgd", {"speed": 1}, "device"),
-    "a store that is not there": ("sgd", {}, "horovod"),
+    "a store that is not there": ("sgd", {}, "p3"),
     "parameters beside an optimizer": (mx.optimizer.SGD(), {"momentum": 0.9}, "device"),
     "a store of another type": (mx.optimizer.SGD(), {}, 3),
 }

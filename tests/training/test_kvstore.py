@@ -222,8 +222,6 @@ class TestCompression:
 
 
 UNKNOWN = [
-    "horovod",
-    "byteps",
     "p3",
     "dist_sync",
     "dist_device_sync",

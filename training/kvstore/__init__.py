@@ -2,7 +2,8 @@
 
 from . import dist, nccl  # noqa: F401  (they fill base.STORES, as kvstore does)
 from .base import KVStoreBase, create
+from .horovod import BytePS, Horovod
 from .kvstore import KVStore
 from .kvstore_server import KVStoreServer
 
-__all__ = ["KVStore", "KVStoreBase", "KVStoreServer", "create"]
+__all__ = ["BytePS", "Horovod", "KVStore", "KVStoreBase", "KVStoreServer", "create"]

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ...engine.error import InvalidType
-from .base import KVStoreBase, check_store, create
+from .base import STORES, KVStoreBase, check_store, create
 from .dist import DistStore
 
 BIG = 1 << 24  # elements; larger weights are updated faster on their devices than on cpu(0)
@@ -15,7 +15,8 @@ update_on_store = True  # MXNET_UPDATE_ON_KVSTORE in compatibility mode
 
 def spans_processes(kvstore: Any) -> bool:
     """Does a store, or the one that a name makes, sum over processes?"""
-    return "dist" in kvstore.lower() if isinstance(kvstore, str) else isinstance(kvstore, DistStore)
+    made = STORES.get(kvstore.lower()) if isinstance(kvstore, str) else type(kvstore)
+    return isinstance(made, type) and issubclass(made, DistStore)
 
 
 def choose_store(

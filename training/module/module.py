@@ -19,7 +19,7 @@ from ...symbol.executor import Executor
 from .. import optimizer as opt
 from ..initializer import InitDesc, Uniform
 from ..kvstore import KVStore, KVStoreBase
-from ..kvstore.choose import choose_store
+from ..kvstore.choose import choose_store, spans_processes
 from ..model_params import load_checkpoint
 from .base_module import BaseModule
 from .described import MissingParameter, ModuleError, check_input_names, parse_data_desc
@@ -382,7 +382,7 @@ class Module(BaseModule):
         store, on_store = choose_store(kvstore, len(self._context), self._arg_params)
         group = self._group
         batch_size = group.batch_size or 1
-        if store is not None and "dist" in store.type and "_sync" in store.type:
+        if store is not None and spans_processes(store) and "async" not in store.type:
             batch_size *= store.num_workers
         n = 1 if on_store else len(self._context)
         names = {i * n + k: name for i, name in enumerate(group.param_names) for k in range(n)}

@@ -20,7 +20,8 @@ def fill_store(
     param_arrays: for each parameter one NDArray per device.
     """
     for name, arrays in zip(param_names, param_arrays):
-        wanted = update_on_kvstore or not isinstance(kvstore, KVStore)
+        alone = isinstance(kvstore, KVStore) and kvstore.num_workers == 1
+        wanted = update_on_kvstore or not alone  # other processes have other first values
         if wanted and arg_params[name].stype == "default":
             kvstore.broadcast(name, arg_params[name], out=arrays)
         else:
