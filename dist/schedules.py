@@ -266,6 +266,43 @@ def all_gather(n: int, ranks: int, rank: int, itemsize: int) -> Schedule:
     return made
 
 
+def reduce_parts(n: int, ranks: int, rank: int, itemsize: int, lengths: tuple) -> Schedule:
+    """Each rank gets its part of the combination of all ranks' n elements, in place; the rest of
+    its array stays. lengths: of the ranks' parts, which lie side by side."""
+    made = Schedule(1)
+    for parts in _parts_of_slices(n, itemsize, lengths):
+        array = Place(0, 0)
+        mine = array + parts[rank][0]
+        scattered, scratch = _direct_scatter(array, mine, parts, rank, Place(SCRATCH, 0))
+        made.add([_not_empty(scattered)], scratch)
+    return made
+
+
+def gather_parts(n: int, ranks: int, rank: int, itemsize: int, lengths: tuple) -> Schedule:
+    """Every rank gets the other ranks' parts of an array of n elements, in place. lengths: of the
+    ranks' parts, which lie side by side."""
+    made = Schedule(1)
+    for parts in _parts_of_slices(n, itemsize, lengths):
+        mine = Place(0, parts[rank][0])
+        made.add([_not_empty(_direct_gather(mine, Place(0, 0), parts, rank))])
+    return made
+
+
+def _parts_of_slices(n: int, itemsize: int, lengths: tuple) -> Iterator[list[tuple[int, int]]]:
+    """(start, length) of each rank's part of each slice."""
+    count = max(1, -(-n * itemsize // SLICE_BYTES))
+    starts = [sum(lengths[:r]) for r in range(len(lengths))]
+    for k in range(count):
+        yield [
+            (start + m * k // count, m * (k + 1) // count - m * k // count)
+            for start, m in zip(starts, lengths)
+        ]
+
+
+def _not_empty(made: Round) -> Round:
+    return Round([s for s in made.messages if s.n], [s for s in made.steps if s.n])
+
+
 def all_to_all(n: int, ranks: int, rank: int, itemsize: int) -> Schedule:
     """Rank r gets the r-th n elements of every rank, in the order of ranks. Arrays: the values, the
     result."""

@@ -15,6 +15,7 @@ from ..training import optimizer as opt
 from ..training.kvstore import KVStore, KVStoreBase
 from ..training.kvstore.base import check_store, state_of
 from ..training.kvstore.choose import choose_sparse_store, choose_store, spans_processes
+from ..training.kvstore.sharded import make_sharded
 from ..training.optimizer import Optimizer
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
@@ -36,6 +37,8 @@ class Trainer:
         compression_params: {"type": "2bit", "threshold": 0.5} compresses gradients to two bits.
         update_on_kvstore: True: the store updates the weights and the devices copy them (default
             with a store). False: each device updates its own.
+        shard: "states", with kvstore="dist_sync": each process has the optimizer's states of a part
+            of the weights, and updates that. All processes call save_states and state_dict.
 
     >>> net, loss_fn = gluon.nn.Dense(2), gluon.loss.L2Loss()
     >>> net.initialize()
@@ -54,6 +57,7 @@ class Trainer:
         kvstore: Any = "device",
         compression_params: dict[str, Any] | None = None,
         update_on_kvstore: bool | None = None,
+        shard: str | None = None,
     ):
         if isinstance(params, (dict, ParameterDict)):
             params = [params[key] for key in sorted(params.keys())]
@@ -69,6 +73,9 @@ class Trainer:
         self._params: list[Parameter] = list(params)
         self._param2idx = {p.name: i for i, p in enumerate(self._params)}
         check_store(kvstore)
+        self._sharded = shard is not None
+        if self._sharded:
+            kvstore = make_sharded(kvstore, shard, update_on_kvstore, compression_params)
         self._compression_params = compression_params
         self._scale = float((optimizer_params or {}).get("rescale_grad", 1.0))
         self._amp_loss_scaler: Any = None  # amp.LossScaler
@@ -154,7 +161,10 @@ class Trainer:
     def _make_kvstore(self) -> None:
         asked = self._kvstore_params["update_on_kvstore"]
         store: KVStoreBase | None
-        if any(p._stype != "default" for p in self._params):
+        if self._sharded:
+            store, on_store = self._kvstore_params["kvstore"], True
+            self._check_dense()
+        elif any(p._stype != "default" for p in self._params):
             store, on_store = choose_sparse_store(self._kvstore_params["kvstore"])
             if asked is False:
                 raise TrainerError(
@@ -185,6 +195,15 @@ class Trainer:
             store.set_optimizer(self._optimizer)
         self._kvstore, self._update_on_kvstore = store, on_store
         rank_gradients()
+
+    def _check_dense(self) -> None:
+        for p in self._params:
+            if (p._stype, p._grad_stype) != ("default", "default"):
+                raise TrainerError(
+                    f"shard='states' needs dense weights and gradients, but Parameter {p.name} has"
+                    f" stype {p._stype} and grad_stype {p._grad_stype}"
+                    "\n  fix: a Trainer of its own for it, without shard"
+                )
 
     def _stored(self, p: Parameter, equal: bool) -> bool:
         """Adds a parameter to the store; False while its shape is unknown."""

@@ -142,3 +142,27 @@ def test_send_and_receive():
     arrays = [[x[0].copy()], [x[1].copy()]]
     run(made, arrays)
     np.testing.assert_array_equal(arrays[1][0], x[0])
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("owner", [None, 0, -1])
+def test_parts(ranks, n, owner):
+    """Equal parts, or one rank has all."""
+    ends = [n * r // ranks for r in range(ranks + 1)]
+    if owner is not None:
+        ends = [n * (r > owner % ranks) for r in range(ranks + 1)]
+    lengths = tuple(b - a for a, b in zip(ends, ends[1:]))
+    x = values(n, ranks)
+    arrays = [[v.copy()] for v in x]
+    run([schedules.reduce_parts(n, ranks, r, 4, lengths) for r in range(ranks)], arrays)
+    in_order = x[0].copy()
+    for v in x[1:]:
+        in_order += v
+    for r, (got,) in enumerate(arrays):
+        mine = slice(ends[r], ends[r + 1])
+        np.testing.assert_array_equal(got[mine], in_order[mine])
+        got[: ends[r]] = got[ends[r + 1] :] = np.nan
+    run([schedules.gather_parts(n, ranks, r, 4, lengths) for r in range(ranks)], arrays)
+    for (got,) in arrays:
+        np.testing.assert_array_equal(got, in_order)

@@ -53,6 +53,8 @@ class Adam(_TwoMoments):
         moments are updated.
     """
 
+    elementwise = True
+
     def __init__(
         self,
         learning_rate: float = 0.001,
@@ -105,6 +107,8 @@ class Adamax(_TwoMoments):
     """Adam with the largest gradient instead of the variance. Source: Kingma and Ba 2015, section
     7."""
 
+    elementwise = True
+
     def __init__(
         self, learning_rate: float = 0.002, beta1: float = 0.9, beta2: float = 0.999, **kwargs: Any
     ):
@@ -128,6 +132,8 @@ class Adamax(_TwoMoments):
 class Nadam(_TwoMoments):
     """Adam with Nesterov's momentum. Source: Dozat 2016, ICLR workshop. The schedule is one for all
     weights, as in MXNet."""
+
+    elementwise = True
 
     def __init__(
         self,
@@ -167,6 +173,8 @@ class Nadam(_TwoMoments):
 class AdaGrad(Optimizer):
     """Learning rates divided by the root of the sum of squared gradients. Source: Duchi et al.
     2011, JMLR 12."""
+
+    elementwise = True
 
     def __init__(self, eps: float = 1e-7, **kwargs: Any):
         super().__init__(**kwargs)
@@ -229,6 +237,8 @@ class AdaDelta(Optimizer):
     """Rates from running means of squared gradients and steps. Source: Zeiler 2012,
     arXiv:1212.5701."""
 
+    elementwise = True
+
     def __init__(self, rho: float = 0.90, epsilon: float = 1e-5, **kwargs: Any):
         super().__init__(**kwargs)
         self.rho, self.epsilon = rho, epsilon
@@ -257,6 +267,8 @@ class RMSProp(Optimizer):
         arXiv:1308.0850); else
     Tieleman and Hinton 2012. clip_weights: bound on each weight.
     """
+
+    elementwise = True
 
     def __init__(
         self,
@@ -301,6 +313,8 @@ class RMSProp(Optimizer):
 class Ftrl(Optimizer):
     """Follow the regularized leader. lamda1: L1 factor. Source: McMahan et al. 2013, KDD."""
 
+    elementwise = True
+
     def __init__(
         self, lamda1: float = 0.01, learning_rate: float = 0.1, beta: float = 1, **kwargs: Any
     ):
@@ -327,6 +341,8 @@ class Ftrl(Optimizer):
 @register
 class FTML(Optimizer):
     """Follow the moving leader. Source: Zheng and Kwok 2017, ICML."""
+
+    elementwise = True
 
     def __init__(
         self, beta1: float = 0.6, beta2: float = 0.999, epsilon: float = 1e-8, **kwargs: Any

@@ -56,6 +56,9 @@ class Optimizer(Stateful):
     """
 
     opt_registry: ClassVar[dict[str, type]] = {}
+    # Does each element of a weight depend only on the same elements of weight, gradient and state?
+    # Then ranks can share the update of a weight. Not inherited: a subclass may take norms.
+    elementwise: ClassVar[bool] = False
 
     def __init__(
         self,

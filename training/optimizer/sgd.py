@@ -81,6 +81,8 @@ class SGD(_Descent):
     to the others.
     """
 
+    elementwise = True
+
     def __init__(self, momentum: float = 0.0, lazy_update: bool = True, **kwargs: Any):
         super().__init__(momentum, **kwargs)
         self.lazy_update, self.aggregate_num = lazy_update, MULTI_TENSOR
@@ -123,6 +125,8 @@ class SGD(_Descent):
 class ccSGD(SGD):
     """Old name of SGD."""
 
+    elementwise = True
+
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
 
@@ -130,6 +134,8 @@ class ccSGD(SGD):
 @register
 class NAG(_Descent):
     """Nesterov's accelerated gradient."""
+
+    elementwise = True
 
     def _step(self, indices, weights, grads, states, wide):
         for index, group in zip(indices, self._groups(weights, grads, states, wide)):
@@ -331,6 +337,8 @@ class DCASGD(Optimizer):
     """SGD that compensates the delay of asynchronous gradients. Source: Zheng et al. 2017,
     arXiv:1609.08326."""
 
+    elementwise = True
+
     def __init__(self, momentum: float = 0.0, lamda: float = 0.04, **kwargs: Any):
         super().__init__(**kwargs)
         self.momentum, self.lamda = momentum, lamda
@@ -357,6 +365,8 @@ class Signum(Optimizer):
 
     Source: Bernstein et al. 2018, arXiv:1802.04434.
     """
+
+    elementwise = True
 
     def __init__(
         self, learning_rate: float = 0.01, momentum: float = 0.9, wd_lh: float = 0.0, **kwargs: Any

@@ -222,7 +222,7 @@ class DistributedTrainer(Trainer):
         self._compression, self._before = compression, float(gradient_predivide_factor)
 
     def _start(self, params, optimizer, optimizer_params, group) -> None:
-        self._ranks = group.size
+        self._n_ranks = group.size
         self._compression, self._before = Compression.none, 1.0
         super().__init__(
             params,
@@ -240,7 +240,7 @@ class DistributedTrainer(Trainer):
 
     def _of_all(self, batch_size: Any) -> Any:
         """What gradients are divided by after the sum."""
-        n = batch_size * self._ranks
+        n = batch_size * self._n_ranks
         return n if self._before == 1.0 else n / self._before
 
     def _allreduce_grads(self) -> None:
