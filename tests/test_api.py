@@ -230,6 +230,7 @@ OURS = {
     "mxnet.gluon.data.vision": "Digits",
     "mxnet.gluon.model_zoo.vision": "MODELS UnknownModelError",
     "mxnet.gluon.nn": "Identity",
+    "mxnet.kvstore": "BytePS Horovod",
     "mxnet.module": "DataParallelExecutorGroup",
     "mxnet.ndarray": "Custom Function hypot save_tobuffer",
     "mxnet.ndarray.sparse": "StorageFallback",
