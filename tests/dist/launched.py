@@ -1,4 +1,4 @@
-"""Runs programs on several ranks, by the mpiexec of this environment (MPICH's or Open MPI's wheel)."""
+"""Runs programs on several ranks, by the mpiexec of this environment (MPICH or Open MPI)."""
 
 from __future__ import annotations
 

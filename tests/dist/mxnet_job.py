@@ -8,7 +8,7 @@ import byteps.mxnet as bps
 import horovod.mxnet as hvd
 import mxnet as mx
 import numpy as np
-from mxnet import autograd, gluon, nd
+from mxnet import autograd, gluon
 
 parser = argparse.ArgumentParser()
 parser.add_argument("case")

@@ -47,3 +47,22 @@ def test_gradients_in_float16_give_about_the_same_weights(alone, tmp_path):
     one, two = alone["trainer"], train(2, "horovod trainer, fp16", tmp_path / "two.npz")
     apart = [np.abs(one[name] - two[name]).max() for name in one]
     assert 0 < max(apart) < 1e-3
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_collectives_have_the_values_of_numpy(n):
+    script = str(launched.HERE / "mxnet_collectives.py")
+    assert launched.succeed(n, ["-m", "plait.compat", script]).count("equal") == n
+
+
+def test_only_compatibility_mode_provides_horovod(tmp_path):
+    """An installed one is not shadowed."""
+    (tmp_path / "horovod").mkdir()
+    (tmp_path / "horovod" / "__init__.py").write_text("installed = True")
+    code = (
+        "import plait, plait.compat, sys; sys.path.insert(0, sys.argv[1]); import horovod;"
+        "assert horovod.installed\n"
+        "try:\n    import byteps.mxnet\nexcept ImportError as error: assert 'byteps' in str(error)"
+        "\nelse: raise AssertionError('byteps is there')"
+    )
+    launched.succeed(1, ["-c", code, str(tmp_path)])
