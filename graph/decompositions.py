@@ -11,16 +11,16 @@ from ..kernels import backend
 from ..kernels.native import Native
 from ..kernels.record import Operator, Type
 from .graph import variable
-from .passes.expand import body_of
+from .passes.expand import decomposed
 from .program import lower
 
 
-def body_entry(
+def decomposition_entry(
     op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict[str, Any], device: Context
 ) -> Native | None:
     """An entry of the table of a device's backend, which says on what device."""
     inputs = [variable(f"x{i}", t) for i, t in enumerate(ins)]
-    made = body_of(op, attrs, inputs, outs, backend.of(device).kernels)
+    made = decomposed(op, attrs, inputs, outs, backend.of(device).kernels)
     if made is None:
         return None
     program = lower(made, inputs, device, op.name + ".body")

@@ -27,12 +27,12 @@ def expand(outputs: Sequence[Value], kernels: Table) -> list[Value]:
         ins = [v.type for v in inputs]
         if kernels.choose(node.op, ins, node.types, node.attrs, derived=False) is not None:
             return None
-        return body_of(node.op, node.attrs, inputs, node.types, kernels)
+        return decomposed(node.op, node.attrs, inputs, node.types, kernels)
 
     return rewrite(outputs, replace, order=order)
 
 
-def body_of(
+def decomposed(
     op: Operator,
     attrs: dict[str, Any],
     inputs: Sequence[Value],

@@ -3,6 +3,7 @@
 #define PLAIT_DRIVER_H
 #include "engine/core/process.h"
 #include "engine/core/program.h"
+#include "engine/core/push.h"
 #include "engine/core/wait.h"
 
 #define CHECK(condition) ((condition) ? (void)0 : fail_at(__FILE__, __LINE__, #condition))
