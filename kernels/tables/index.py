@@ -161,7 +161,8 @@ def take_grad_cuda(op, ins, outs, attrs):
         return None
     if not _usable(indices, attrs["mode"], n, NUMERIC):
         return None
-    steps, scratch = [cuda.Fill(cuda.Buffer(2), nbytes(dx))], 0
+    steps: list[cuda.Fill | cuda.Launch] = [cuda.Fill(cuda.Buffer(2), nbytes(dx))]
+    scratch = 0
     if prod(dy.shape):
         wrap = cuda.Int32(attrs["mode"] == "wrap")
         places = f"TakenRows<{cuda.TYPES[indices.dtype]}>"
