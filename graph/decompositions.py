@@ -1,5 +1,5 @@
-"""Kernels of operators that are made of others: their decompositions as programs, which one kernel
-runs. It fills a hook of the backends' tables."""
+"""Kernels of operators that have a decomposition: one kernel runs the decomposition as a program.
+Fills the hook "kernel of a decomposition" of the backends' tables."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ..kernels import backend
 from ..kernels.native import Native
 from ..kernels.record import Operator, Type
 from .graph import variable
-from .passes.expand import body_of
+from .passes.expand import decomposed
 from .program import lower
 
 
-def body_entry(
+def decomposition_entry(
     op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict[str, Any], device: Context
 ) -> Native | None:
-    """An entry of the table of a device's backend, which says on what device."""
+    """An entry of the kernel table of `device`'s backend."""
     inputs = [variable(f"x{i}", t) for i, t in enumerate(ins)]
-    made = body_of(op, attrs, inputs, outs, backend.of(device).kernels)
+    made = decomposed(op, attrs, inputs, outs, backend.of(device).kernels)
     if made is None:
         return None
     program = lower(made, inputs, device, op.name + ".body")

@@ -1,4 +1,4 @@
-"""Derived: parts of an object that can be made again from the rest of it."""
+"""Objects with cached attributes that are dropped to save memory and computed again when read."""
 
 from __future__ import annotations
 
@@ -6,31 +6,33 @@ from typing import Any, ClassVar
 
 
 class Derived:
-    """`forget` drops the parts; the next read of one makes all of them again, as they were.
+    """Base class: `forget` drops the cached attributes, and the next read of one of them computes
+    all of them again, with the same values.
 
-    parts: the names of attributes that only `derive` makes. A read of a part that is there costs
-    what an attribute costs. Threads may read and forget at once: each gets a whole part.
+    parts: the names of the cached attributes. Reading one that is there costs an ordinary attribute
+    read. Threads may read and forget at the same time: a reader always gets a complete value.
     """
 
     __slots__ = ()
     parts: ClassVar[tuple[str, ...]] = ()
 
     def derive(self) -> dict[str, Any]:
-        """The parts by name; other attributes may be among them."""
+        """Computes the cached attributes, by name; it may return other attributes too."""
         raise NotImplementedError
 
     def make(self) -> dict[str, Any]:
-        """Sets what `derive` gives, and returns it."""
+        """Sets the attributes that `derive` returns, and returns them."""
         made = self.derive()
         for name, value in made.items():
             setattr(self, name, value)
         return made
 
     def forget(self) -> None:
+        """Drops the cached attributes."""
         for name in self.parts:
             try:
                 delattr(self, name)
-            except AttributeError:  # forgotten already
+            except AttributeError:  # dropped already
                 pass
 
     def __getattr__(self, name: str) -> Any:

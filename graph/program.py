@@ -426,7 +426,7 @@ class _Assignment:
         nbytes = lambda v: self.specs[v.type].nbytes
         for node in self.steps if backends.of(device).joins_in_place else ():
             offsets = join_offsets(
-                node.op, [v.type for v in node.inputs], node.types[0], node.attrs
+                node.operation, [v.type for v in node.inputs], node.types[0], node.attrs
             )
             whole = Value(node)
             if offsets is None or whole in kept or nbytes(whole) > MAX_JOINED_BYTES:

@@ -40,12 +40,12 @@ class Activation(NamedTuple):
         return re.sub(r"\b(x|low|high)\b", lambda m: names.get(m[0], m[0]), text)
 
 
-def sigmoid(xp, x):
+def sigmoid(xp: Any, x: Any) -> Any:
     e = xp.exp(-xp.abs(x))
     return xp.where(x >= 0, 1, e) / (1 + e)
 
 
-def erf(xp, x):
+def erf(xp: Any, x: Any) -> Any:
     """Error function to 1e-15: Taylor series near 0, Laplace's continued fraction beyond."""
     x = x.astype("float64")
     a = xp.abs(x)

@@ -8,6 +8,9 @@ second and third order.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from .record import lookup
 
 
@@ -16,7 +19,7 @@ class Traced:
 
     __slots__ = ("dtype", "shape", "tape", "value")
 
-    def __init__(self, tape, value):
+    def __init__(self, tape: Tape, value: Any):
         self.tape, self.value = tape, value
         self.shape, self.dtype = tuple(value.shape), value.dtype
 
@@ -71,8 +74,9 @@ class Traced:
 class Tape:
     """An F that records what is done to its Traced values; everything else is a constant."""
 
-    def __init__(self, F):
-        self.F, self.nodes = F, []
+    def __init__(self, F: Any):
+        self.F = F
+        self.nodes: list[Any] = []
 
     def _own(self, value):
         return isinstance(value, Traced) and value.tape is self
@@ -94,7 +98,7 @@ class Tape:
         return call
 
 
-def vjp(F, fn, xs, dys):
+def vjp(F: Any, fn: Callable[..., Any], xs: Sequence[Any], dys: Sequence[Any]) -> list[Any]:
     """Gradients of sum(dy * y) over the outputs of fn(F, *xs) with respect to every x; None where
     there is none.
 

@@ -73,7 +73,7 @@ class Way:
             terms = substituted(terms, at, self._solved[at])
         return terms
 
-    def value(self, x):
+    def value(self, x: Any) -> Any:
         """A size as an int where it is known, else an Extent."""
         return _number(self, self.resolved(x.terms)) if isinstance(x, Extent) else x
 
@@ -187,7 +187,7 @@ class Way:
                 return m[0], {k: -n // c for k, n in rest.items()}
         return None
 
-    def divmod(self, terms: Terms, divisor) -> tuple:
+    def divmod(self, terms: Terms, divisor: Any) -> tuple:
         """Quotient and remainder of a division by an int or a polynomial, as sizes."""
         terms = self.resolved(terms)
         by = self.resolved(divisor.terms) if isinstance(divisor, Extent) else {(): divisor}
@@ -333,7 +333,7 @@ class Extent:
     __hash__ = __index__ = __int__ = __float__ = _undecided  # type: ignore[assignment]
 
 
-def is_unknown(size) -> TypeGuard[Extent]:
+def is_unknown(size: Any) -> TypeGuard[Extent]:
     return isinstance(size, Extent)
 
 
@@ -342,7 +342,7 @@ def any_size(x: Extent) -> Any:
     return x.way.size(0)
 
 
-def agree(a, b) -> bool:
+def agree(a: Any, b: Any) -> bool:
     """May two sizes be equal? Takes them as equal where one is unknown."""
     x, y = (a, b) if is_unknown(a) else (b, a)
     if not is_unknown(x):

@@ -8,7 +8,7 @@ act_type: their trait LoopForm chooses, by one of the functions below, and their
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .activations import ACTIVATIONS
 from .pointwise import VARIABLES, Expression
@@ -93,12 +93,12 @@ def rectifies(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: di
     return len(ins) == 1 and _says(op, ins, outs, attrs, ACTIVATIONS["relu"].text)
 
 
-def activation_form(op, ins, out, attrs):
+def activation_form(op: Operator, ins: Sequence[Type], out: Type, attrs: dict[str, Any]) -> Form:
     name = f"Activation:{attrs['act_type']}"
     return Form(name, LOOPS[name])
 
 
-def leaky_form(op, ins, out, attrs):
+def leaky_form(op: Operator, ins: Sequence[Type], out: Type, attrs: dict[str, Any]) -> Form | None:
     name = f"LeakyReLU:{attrs['act_type']}"
     e = LOOPS.get(name)
     if e is None:
@@ -110,12 +110,12 @@ def leaky_form(op, ins, out, attrs):
     return Form(name, e, (attrs["slope"],) if e.scalars else None, shapes)
 
 
-def where_form(op, ins, out, attrs):
+def where_form(op: Operator, ins: Sequence[Type], out: Type, attrs: dict[str, Any]) -> Form:
     condition, x, y = (t.shape for t in ins)
     return Form("where", LOOPS["where"], None, (condition_shape(condition, x), x, y))
 
 
-def add_n_form(op, ins, out, attrs):
+def add_n_form(op: Operator, ins: Sequence[Type], out: Type, attrs: dict[str, Any]) -> Form | None:
     n = len(ins)
     if n > len(VARIABLES):
         return None
@@ -124,16 +124,18 @@ def add_n_form(op, ins, out, attrs):
     return Form(name, LOOPS.get(name) or Expression(text, n, (), "all"))
 
 
-def scale_form(op, ins, out, attrs):
+def scale_form(op: Operator, ins: Sequence[Type], out: Type, attrs: dict[str, Any]) -> Form:
     n = ins[0].shape[-1]
     return Form("scale", LOOPS["scale"], (n**-0.5 if n else 1.0,))
 
 
-def same_form(op, ins, out, attrs):
+def same_form(op: Operator, ins: Sequence[Type], out: Type, attrs: dict[str, Any]) -> Form:
     return Form("_copy", Expression("x", 1, (), "all"))
 
 
-def constant_form(op, ins, out, attrs):
-    number = op.trait(Constant).value
+def constant_form(op: Operator, ins: Sequence[Type], out: Type, attrs: dict[str, Any]) -> Form:
+    constant = op.trait(Constant)
+    assert constant is not None
+    number = constant.value
     text, scalars = ("value", ("value",)) if number is None else (f"{number:g}", ())
     return Form("", Expression(text, 0, scalars, "all"))

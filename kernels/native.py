@@ -8,7 +8,7 @@ when it has no kernel for it; then the operator's reference runs. Entries are ma
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from .record import Operator, Type
 from .traits import OwnKernel
@@ -38,6 +38,7 @@ class Wanted(NamedTuple):
 
 
 Entry = Callable[[Operator, Sequence[Type], Sequence[Type], dict[str, Any]], Any]
+E = TypeVar("E", bound=Entry)
 
 
 class Table:
@@ -53,7 +54,7 @@ class Table:
         self._any_layout: set[Entry] = set()
         self._derived: set[Entry] = set()
 
-    def native(self, *names: str, layouts: bool = False, derived: bool = False):
+    def native(self, *names: str, layouts: bool = False, derived: bool = False) -> Callable[[E], E]:
         """Registers an entry under operators' own names (not aliases): (op, ins: list[Type], outs:
         list[Type], attrs: dict) -> Native | None.
 
@@ -61,7 +62,7 @@ class Table:
         derived: it makes kernels of decompositions or references, so nobody wrote one for the call.
         """
 
-        def add(entry):
+        def add(entry: E) -> E:
             for name in names:
                 self.entries.setdefault(name, []).append(entry)
             if layouts:
@@ -72,11 +73,11 @@ class Table:
 
         return add
 
-    def wants(self, *names: str):
+    def wants(self, *names: str) -> Callable[[E], E]:
         """Registers what kernels of these operators want: (op, ins: list[Type], outs: list[Type],
         attrs) -> Wanted, or None: row-major arrays. `ins` have the layouts in which they come."""
 
-        def add(entry):
+        def add(entry: E) -> E:
             self.layouts.update(dict.fromkeys(names, entry))
             return entry
 

@@ -101,7 +101,7 @@ def _whole(value) -> int:
     return number
 
 
-def several(value, n: int = 1):
+def several(value: Any, n: int = 1) -> Any:
     """Numbers to go through, where one number stands for n of it."""
     is_number = not hasattr(value, "__iter__") or getattr(value, "ndim", None) == 0
     return (value,) * n if is_number else value
@@ -129,7 +129,7 @@ def _parse_bool(value):
     return bool(value)
 
 
-def dtype_name(value) -> str:
+def dtype_name(value: Any) -> str:
     """The name in DTYPES of a dtype given as a name, a NumPy dtype or type, MXNet's type flag, or
     an array that has it; None is float32."""
     if isinstance(value, str) and value in DTYPES:

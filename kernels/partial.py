@@ -11,12 +11,14 @@ from .record import Operator, Type, elementwise
 from .traits import Eager
 from .ways import MAX_NDIM, AnyDtype, common, explore
 
+Sizes = tuple[int | None, ...] | None  # of a shape of which parts may be unknown
+
 
 class Known(NamedTuple):
     """What is known of one array. A size None is unknown; a shape None has an unknown number of
     dimensions."""
 
-    shape: tuple[int | None, ...] | None
+    shape: Sizes
     dtype: str | None
 
     @property
@@ -27,7 +29,7 @@ class Known(NamedTuple):
 NOTHING = Known(None, None)
 
 
-def merge_shapes(a, b):
+def merge_shapes(a: Sizes, b: Sizes) -> Any:
     """One shape from two that may be partly unknown. Raises ValueError where they contradict each
     other."""
     if a is None or b is None or a == b:
@@ -37,12 +39,12 @@ def merge_shapes(a, b):
     return tuple(y if x is None else x for x, y in zip(a, b))
 
 
-def as_zeros(shape):
+def as_zeros(shape: Any) -> Any:
     """A shape as MXNet writes it: unknown sizes are 0."""
     return shape if shape is None else tuple(n or 0 for n in shape)
 
 
-def from_zeros(shape):
+def from_zeros(shape: Sequence[int] | None) -> Any:
     """A shape as MXNet writes it, where 0 is an unknown size."""
     return shape if shape is None else tuple(n or None for n in shape)
 

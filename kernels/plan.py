@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from ..engine import callback, ffi, lib
+from ..engine import Context, callback, ffi, lib
 from ..engine.device import copy_lane
 from ..engine.error import (
     DynamicShape,
@@ -110,7 +110,12 @@ def _dynamic(op: Operator, attrs: dict[str, Any]) -> list:
 
 
 def make_plan(
-    op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device, outs=None, known=None
+    op: Operator,
+    attrs: dict[str, Any],
+    in_specs: Sequence[Spec],
+    device: Context,
+    outs: Sequence[Type] | None = None,
+    known: Recent | None = None,
 ) -> Plan:
     """The plan for complete parsed attributes (with `train` for train-aware operators).
 
@@ -141,7 +146,7 @@ def make_plan(
     return plan
 
 
-def copy_plan(s: Spec, device) -> Plan:
+def copy_plan(s: Spec, device: Context) -> Plan:
     """The plan of a copy, on a device, of an array of this spec."""
     attrs = {"ctx": str(device), "source": str(s.device)}
     return make_plan(lookup("_to_device"), attrs, [s], device)
@@ -326,7 +331,9 @@ def _build(
 _comm = Recent(MAX_KEPT)
 
 
-def comm_plan(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device) -> Plan:
+def comm_plan(
+    op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device: Context
+) -> Plan:
     """As make_plan, of a call that runs on the lane for communication. The inputs may be of other
     devices that share the device's memory."""
     key = (op, tuple(attrs.values()), device, *in_specs)
@@ -364,7 +371,7 @@ _PLACES = {
 }
 
 
-def place_flag(device) -> int:
+def place_flag(device: Context) -> int:
     """The flag that says where new arrays of a device lie; 0: in the memory of the lane's GPU."""
     return _PLACES.get(device.memory, 0)
 

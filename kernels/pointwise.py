@@ -3,10 +3,10 @@ fused kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from .record import REQUIRED, Operator, Param, Type, elementwise, operator, sample
+from .record import REQUIRED, Operator, Param, Sample, Type, elementwise, operator, sample
 from .shapes import broadcast_shapes, same_dtype
 
 # the inputs' names inside an expression; a single input is called x
@@ -40,14 +40,14 @@ def pointwise(
     *,
     ref: Callable,
     grad: Callable | None = None,
-    inputs=("data",),
-    params=None,
+    inputs: Sequence[str] = ("data",),
+    params: dict[str, Any] | Sequence[Param] | None = None,
     dtypes: str = "float",
     domain: tuple[float, float] = (-3, 3),
     doc: str = "",
     out_dtype: Callable | None = None,
     native: bool = False,
-    **fields,
+    **fields: Any,
 ) -> Operator:
     """Registers a pointwise operator; its inputs broadcast against each other (a single rule for nd
     and sym).
@@ -115,7 +115,7 @@ def _promote(xp, x, dtypes: str):
     return x.astype(xp.uint8) if x.dtype.kind == "b" else x
 
 
-def sum_to(F, g, shape):
+def sum_to(F: Any, g: Any, shape: Sequence[int]) -> Any:
     """Sums a gradient of broadcast shape down to an input's shape."""
     if tuple(g.shape) == tuple(shape):
         return g
@@ -130,7 +130,9 @@ def sum_to(F, g, shape):
     )
 
 
-def default_samples(n_inputs: int, domain, params):
+def default_samples(
+    n_inputs: int, domain: tuple[float, float], params: Sequence[Param]
+) -> tuple[Sample, ...]:
     from .record import uniform
 
     attrs = {p.name: 1.5 for p in params if p.default is REQUIRED}

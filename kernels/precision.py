@@ -106,7 +106,12 @@ class Policy(NamedTuple):
         return found if any(found) else None
 
 
-def policy(target="float16", low=None, conditional=None, full=None) -> Policy:
+def policy(
+    target: Any = "float16",
+    low: Sequence[str] | None = None,
+    conditional: Sequence[tuple] | None = None,
+    full: Sequence[str] | None = None,
+) -> Policy:
     """The policy for a target dtype; lists of operator names, or of (operator, parameter, values),
     replace the ones above. Raises InvalidType, InvalidValue."""
     target = dtype_name(target)
@@ -152,7 +157,7 @@ class _Force(threading.local):
 
     policy: Any = "unset"
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.outer: list[Any] = []  # what each `with` covers
 
 

@@ -29,27 +29,27 @@ class Sample(NamedTuple):
     attrs: dict
 
 
-def sample(*inputs, **attrs) -> Sample:
+def sample(*inputs: Any, **attrs: Any) -> Sample:
     return Sample(inputs, attrs)
 
 
-def uniform(shape, low, high):
+def uniform(shape: Sequence[int], low: float, high: float) -> tuple:
     """A draw of floats in [low, high) for a sample's input."""
     return ("uniform", tuple(shape), low, high)
 
 
-def definite(shape):
+def definite(shape: Sequence[int]) -> tuple:
     """A draw of symmetric positive definite matrices for a sample's input; only symmetric changes
     of it are differentiated."""
     return ("definite", tuple(shape))
 
 
-def ints(shape, low, high):
+def ints(shape: Sequence[int], low: int, high: int) -> tuple:
     """A draw of whole numbers in [low, high) for a sample's input (never differentiated)."""
     return ("ints", tuple(shape), low, high)
 
 
-def values(data, dtype="float32"):
+def values(data: Any, dtype: str = "float32") -> tuple:
     """Given values for a sample's input (never differentiated)."""
     return ("values", data, dtype)
 
@@ -211,7 +211,7 @@ class Operator(Remembered):
 
     def differentiate(
         self,
-        F,
+        F: Any,
         dys: Sequence,
         xs: Sequence,
         ys: Sequence,
@@ -289,7 +289,7 @@ class Operator(Remembered):
 REGISTRY: dict[str, Operator] = {}  # every name and alias -> its record
 
 
-def operator(name: str, **fields) -> Operator:
+def operator(name: str, **fields: Any) -> Operator:
     """Registers one operator. See Operator for the fields."""
     op = Operator(name=name, **fields)
     for key in (name, *op.aliases):
@@ -318,18 +318,18 @@ def mutated_inputs(op: Operator, attrs: dict[str, Any], n_inputs: int) -> tuple[
     return tuple(names.index(n) for n in op.mutates if n in names)
 
 
-def same_type(ins: Sequence[Type], **_) -> list[Type]:
+def same_type(ins: Sequence[Type], **_: Any) -> list[Type]:
     """Inference of operators whose output is like their first input."""
     return [ins[0]]
 
 
-def same_fill(ins: Sequence[Type | None], **_) -> list[Type | None]:
+def same_fill(ins: Sequence[Type | None], **_: Any) -> list[Type | None]:
     """Unknown inputs are like the first known one."""
     known = next((t for t in ins if t is not None), None)
     return [known if t is None else t for t in ins]
 
 
-def elementwise(ins: Sequence[Type | None], **_) -> list[Type | None]:
+def elementwise(ins: Sequence[Type | None], **_: Any) -> list[Type | None]:
     """`fill` of operators whose arrays all have one shape, also where only a part of it is known
     (partial.complete)."""
     return same_fill(ins)

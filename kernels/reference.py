@@ -18,7 +18,7 @@ from .traits import PythonKernel
 KERNEL = "plpy_kernel"  # the C function
 
 
-def view_as_numpy(address, s: Spec) -> np.ndarray:
+def view_as_numpy(address: Any, s: Spec) -> np.ndarray:
     """The memory at `address` as a NumPy array of this spec (of the physical shape where it has a
     layout); no copy, the caller keeps it alive."""
     shape = physical_shape(s.shape, s.layout)
@@ -27,18 +27,18 @@ def view_as_numpy(address, s: Spec) -> np.ndarray:
     return np.frombuffer(ffi.buffer(address, s.nbytes), NUMPY_DTYPES[s.dtype]).reshape(shape)
 
 
-def read(address, s: Spec) -> np.ndarray:
+def read(address: Any, s: Spec) -> np.ndarray:
     """A copy of the values of this spec at `address`."""
     return view_as_numpy(address, s).copy()
 
 
-def write(address, s: Spec, values: np.ndarray) -> None:
+def write(address: Any, s: Spec, values: np.ndarray) -> None:
     """Puts values of this spec at `address`."""
     view_as_numpy(address, s)[...] = values
 
 
 def run_reference(
-    op: Operator, attrs: dict[str, Any], arrays: Sequence[np.ndarray], rng=None
+    op: Operator, attrs: dict[str, Any], arrays: Sequence[np.ndarray], rng: Any = None
 ) -> list[np.ndarray]:
     """Evaluates `ref` on NumPy arrays; 16-bit floats are computed in float32. Returns outputs, then
     mutated inputs."""
@@ -58,7 +58,7 @@ def run_reference(
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
-def store(target: np.ndarray, value) -> None:
+def store(target: np.ndarray, value: Any) -> None:
     """Writes a reference's result, rounded or wrapped to the target's dtype."""
     with np.errstate(all="ignore"):
         if target.dtype == BFLOAT16:
@@ -127,7 +127,7 @@ class Call(NamedTuple):
         )
 
 
-def call_of(params, scalars) -> Call:
+def call_of(params: Any, scalars: Any) -> Call:
     """The call for which the core runs a kernel in Python."""
     op, attrs, *rest = callback.kept(ffi.cast("void **", params)[0])
     call, at = dict(attrs), 0
@@ -147,7 +147,7 @@ def call_of(params, scalars) -> Call:
     return Call(op, call, rng, *rest)
 
 
-def run_python(call: Call, bufs) -> None:
+def run_python(call: Call, bufs: Any) -> None:
     """Runs an operator's own kernel in Python."""
     kernel = call.op.trait(PythonKernel)
     assert kernel is not None

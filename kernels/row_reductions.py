@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from .statements import Statement
 
@@ -30,7 +31,7 @@ def is_reduction(op: str) -> bool:
     return op in REDUCTIONS
 
 
-def by_row(group) -> list[bool]:
+def by_row(group: Any) -> list[bool]:
     """Which values of a group are one number for each row."""
     found = [not s or s[-1] == 1 for s in group.in_shapes]
     for step in group.steps:
@@ -45,7 +46,7 @@ class RowSource:
     temporaries it needs. Raises ValueError where these are too many.
     """
 
-    def __init__(self, group, names: Sequence[str], statements: Sequence[Statement | None]):
+    def __init__(self, group: Any, names: Sequence[str], statements: Sequence[Statement | None]):
         self._group, self._names, self._statements = group, names, statements
         self._first = len(group.in_shapes)
         self._single = by_row(group)

@@ -76,7 +76,7 @@ class Features(OrderedDict):
                 cls.instance[name] = Feature(name, on)
         return cls.instance
 
-    def __init__(self):
+    def __init__(self) -> None:
         """There is one object: features do not change while a process runs."""
 
     def is_enabled(self, feature_name: str) -> bool:

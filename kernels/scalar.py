@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from typing import Any
 
 
 class UnknownScalar(Exception):
@@ -48,17 +49,17 @@ def given(k: int) -> OpenScalar:
     return OpenScalar(f"n{k}", operator.itemgetter(k))
 
 
-def value_of(scalar, scalars: Sequence[float]) -> float:
+def value_of(scalar: float | OpenScalar, scalars: Sequence[float]) -> float:
     """An OpenScalar, or a constant, as a float."""
     return scalar.of(scalars) if isinstance(scalar, OpenScalar) else float(scalar)
 
 
-def as_float(value) -> float | OpenScalar:
+def as_float(value: Any) -> float | OpenScalar:
     """What a "float" parameter accepts."""
     return value if isinstance(value, OpenScalar) else float(value)
 
 
-def element(dtype, number: float):
+def element(dtype: Any, number: float) -> float | int | bool:
     """A float as an element of a NumPy dtype: truncated for whole numbers. Raises OverflowError,
     ValueError for what none of them is."""
     return number if dtype.kind == "f" else bool(number) if dtype.kind == "b" else int(number)
@@ -69,7 +70,7 @@ def truncated(x: float) -> float:
     return float(int(x)) if math.isfinite(x) else x
 
 
-def log(x):
+def log(x: Any) -> Any:
     """The natural logarithm of a float, as C has it, or of a OpenScalar."""
     if isinstance(x, OpenScalar):
         return x.log()

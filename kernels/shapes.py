@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..engine.error import DTypeError, ShapeError
 from .extent import any_size, is_unknown
-from .record import MAX_KEPT
+from .record import MAX_KEPT, Type
 
 
 def contiguous(shape: Sequence[int]) -> list[int]:
@@ -101,7 +101,7 @@ def float_dtype(op: str, ins: Sequence, names: Sequence[str]) -> str:
     return dtype
 
 
-def must_be(op: str, name: str, t, shape: tuple[int, ...]) -> None:
+def must_be(op: str, name: str, t: Type, shape: tuple[int, ...]) -> None:
     """Raises ShapeError unless an input has this shape."""
     if t.shape != tuple(shape):
         raise ShapeError(op, f"{name} must have shape {tuple(shape)}, got {t.shape}")
@@ -135,7 +135,9 @@ def lines(op: str, shape: Sequence[int], axis: int | None) -> Lines:
     return Lines(prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
 
 
-def many_axes(op: str, axis, ndim: int, exclude: bool = False) -> tuple[int, ...]:
+def many_axes(
+    op: str, axis: int | Sequence[int] | None, ndim: int, exclude: bool = False
+) -> tuple[int, ...]:
     """None (all), an axis or axes -> sorted axes; `exclude` takes the others instead. Raises
     ShapeError."""
     if axis is None or axis == ():

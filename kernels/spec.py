@@ -56,7 +56,7 @@ _interned = Recent(1 << 11)  # of those alive, the ones used last
 
 
 def spec(
-    shape: tuple[int, ...], dtype: str, device, layout: str = "", stype: str = "default"
+    shape: tuple[int, ...], dtype: str, device: Any, layout: str = "", stype: str = "default"
 ) -> Spec:
     """The one Spec of this shape (tuple of ints), dtype name, device (a Context) and layout. stype:
     default, row_sparse or csr; no plan is made for the sparse ones."""

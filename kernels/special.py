@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 SQRT_PI = math.sqrt(math.pi)
 # B(2k) / (2k (2k - 1)): the terms of Stirling's series
@@ -55,7 +56,7 @@ def _erfc_positive(xp, x):
     return t * xp.exp(s - x * x)
 
 
-def erf(xp, x):
+def erf(xp: Any, x: Any) -> Any:
     """2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x. Any shape; float64."""
     x = x.astype(xp.float64)
     a = xp.abs(x)
@@ -63,7 +64,7 @@ def erf(xp, x):
     return xp.where(a <= 1, near, xp.sign(x) * (1 - _erfc_positive(xp, a)))
 
 
-def erfinv(xp, x):
+def erfinv(xp: Any, x: Any) -> Any:
     """The inverse of erf. Any shape; float64; +-inf at +-1, NaN outside [-1, 1]."""
     x = x.astype(xp.float64)
     a = xp.abs(x)
@@ -105,7 +106,7 @@ def _sin_pi(xp, x):
     return xp.sin(math.pi * xp.where(r > 0.5, 1 - r, xp.where(r < -0.5, -1 - r, r)))
 
 
-def gammaln(xp, x):
+def gammaln(xp: Any, x: Any) -> Any:
     """log |gamma(x)|. Any shape; float64; inf at 0, -1, -2, ... and +-inf."""
     x = x.astype(xp.float64)
     low = x < 0.5
@@ -116,7 +117,7 @@ def gammaln(xp, x):
     return xp.where(pole, xp.inf, xp.where(low, reflected, positive))
 
 
-def gamma(xp, x):
+def gamma(xp: Any, x: Any) -> Any:
     """The gamma function. Any shape; float64; NaN at -1, -2, ... and -inf, +-inf at +-0."""
     x = x.astype(xp.float64)
     low = x < 0.5
@@ -129,7 +130,7 @@ def gamma(xp, x):
     return xp.where(pole, xp.where(x == 0, 1 / x, xp.nan), xp.where(low, reflected, positive))
 
 
-def polygamma(xp, x, n: int):
+def polygamma(xp: Any, x: Any, n: int) -> Any:
     """The n-th derivative of the digamma function. Any shape; float64; NaN or inf at 0, -1, -2,
     ..."""
     x = x.astype(xp.float64)

@@ -224,7 +224,9 @@ class Loop(NamedTuple):
         return [f"    if ({test}) {{", *small, "    } else {", *lines, "    }"]
 
 
-def statement(name: str, e: Expression, dtype: str, inputs, scalars) -> Statement:
+def statement(
+    name: str, e: Expression, dtype: str, inputs: Sequence[str], scalars: Sequence[str]
+) -> Statement:
     """An expression of named inputs and scalars as a statement. Raises ValueError."""
     names = dict(zip(e.variables, inputs)) | dict(zip(e.scalars, scalars))
     used = {word for kind, word in tokens(e.text) if kind == "name"}

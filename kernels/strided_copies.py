@@ -67,7 +67,7 @@ def strided_copy(
     return STRIDED_COPIES[op.name](op, ins, outs, attrs)
 
 
-def join_offsets(op, ins: Sequence[Type], y: Type, attrs: dict) -> list[int] | None:
+def join_offsets(op: Operator, ins: Sequence[Type], y: Type, attrs: dict) -> list[int] | None:
     """Where the arrays that an operator joins lie in its result, in bytes, one after the other;
     None where it joins none, or cuts them into pieces."""
     join = op.trait(Join)

@@ -8,7 +8,7 @@ does it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .record import Operator, Type
 from .statements import MADE, Loop, Name, Statement
@@ -65,7 +65,7 @@ class _Trace:
     def literal(self, value: float) -> str:
         return f"{float(value)!r}f" if self.dtype == "float32" else repr(float(value))
 
-    def read(self, x, wide: bool = False) -> str:
+    def read(self, x: Any, wide: bool = False) -> str:
         """How x is written: wide: among numbers, in double; else among elements."""
         if not isinstance(x, _Symbol):
             return repr(float(x)) if wide else self.literal(x)
@@ -73,7 +73,7 @@ class _Trace:
             return x.text
         return self.hoisted.setdefault(x.text, f"n{len(self.hoisted)}")
 
-    def made(self, text: str, *of) -> _Symbol:
+    def made(self, text: str, *of: Any) -> _Symbol:
         """A new value; of arrays, a statement."""
         if not any(isinstance(x, _Symbol) and x.is_array for x in of):
             return _Symbol(self, f"({text})", False)
@@ -82,31 +82,31 @@ class _Trace:
         self.statements.append(Statement(name, self.dtype, text, reads, 4 if "(" in text else 1))
         return _Symbol(self, name, True)
 
-    def binary(self, sign: str, a, b) -> _Symbol:
+    def binary(self, sign: str, a: Any, b: Any) -> _Symbol:
         wide = not any(isinstance(x, _Symbol) and x.is_array for x in (a, b))
         left, right = self.read(a, wide), self.read(b, wide)
         return self.made(
             f"pow({left}, {right})" if sign == "**" else f"{left} {sign} {right}", a, b
         )
 
-    def where(self, condition, yes, no) -> _Symbol:
+    def where(self, condition: Any, yes: Any, no: Any) -> _Symbol:
         wide = not any(isinstance(x, _Symbol) and x.is_array for x in (condition, yes, no))
         text = " ".join(
             (self.read(condition, wide), "?", self.read(yes, wide), ":", self.read(no, wide))
         )
         return self.made(text, condition, yes, no)
 
-    def clip(self, x, low, high) -> _Symbol:
+    def clip(self, x: Any, low: Any, high: Any) -> _Symbol:
         x = self.where(x > high, high, x)
         return self.where(x < low, low, x)
 
-    def sign(self, x) -> _Symbol:
+    def sign(self, x: Any) -> _Symbol:
         return self.where(x > 0, 1, self.where(x < 0, -1, x))
 
-    def abs(self, x) -> _Symbol:
+    def abs(self, x: Any) -> _Symbol:
         return self._call("fabs", x)
 
-    def sqrt(self, x) -> _Symbol:
+    def sqrt(self, x: Any) -> _Symbol:
         return self._call("sqrt", x)
 
     def _call(self, function: str, x) -> _Symbol:

@@ -79,10 +79,11 @@ def python_files():
 
 
 def typed_files():
-    """Files whose public functions all have types. The rules of operators (kernels/) take NumPy
-    arrays, traced arrays and graph values alike, by the names that records define."""
+    """Files whose public functions all have types: all but records' rules and table entries, which
+    take what the record or the table says (NumPy arrays, traced arrays and graph values alike)."""
+    untyped = (ROOT / "kernels/ops", ROOT / "kernels/tables")
     for package in PACKAGES:
-        yield from (ROOT / package).rglob("*.py") if package != "kernels" else ()
+        yield from (p for p in (ROOT / package).rglob("*.py") if p.parent not in untyped)
 
 
 def absolute_imports() -> list[str]:

@@ -12,6 +12,7 @@
  *   var->n_users      == n_readers + writing + queued requests
  */
 #include "engine.h"
+#include "early.h"
 #include "flight.h"
 #include "late.h"
 #include "profiler.h"
@@ -214,59 +215,17 @@ static void request_outcome(pl_request *r, pl_error *error)
         pl_error_unref(old);
 }
 
-/* ---- requests that end before their op ---------------------------------------------------------------------
- *
- * No wake-up is lost: the runner first stores how far it is and then reads whether anything is blocked; whatever blocks
- * first counts itself as blocked and then reads how far the runner is.  Both are sequentially consistent. */
-
-void pl_early_end(pl_op *op)
+void pl_request_end(pl_request *r)
 {
-    pl_early *e = op->early;
-    int n_done = atomic_load(&e->n_done);
-    for (; e->n_ended < e->n && e->last[e->order[e->n_ended]] < n_done; e->n_ended++) {
-        pl_request *r = &op->requests[e->request_of[e->order[e->n_ended]]];
-        if (--r->n_claims > 0)
-            continue;
-        if (op->stream)
-            pl_request_record_use(op, r, e->number_of ? e->number_of[e->order[e->n_ended]] : 0);
-        request_outcome(r, NULL);
-        request_finish(r);                    /* STATE: granted -> ended, while its op runs on */
-        r->var = NULL;
-    }
-}
-
-void pl_early_end_all(void)
-{
-    for (pl_op *op = pl_engine.early; op; op = op->early->next)
-        pl_early_end(op);
-}
-
-void pl_early_report(pl_op *op, int n_done)
-{
-    atomic_store(&op->early->n_done, n_done);
-    if (atomic_load(&pl_engine.n_blocked) == 0)
-        return;
-    pl_enter();
-    pl_early_end(op);
-    pl_leave();
-}
-
-static void early_remove(pl_op *op)
-{
-    pl_op **at = &pl_engine.early;
-    while (*at != op)
-        at = &(*at)->early->next;
-    *at = op->early->next;
+    request_outcome(r, NULL);
+    request_finish(r);
+    r->var = NULL;
 }
 
 static void op_complete(pl_op *op, pl_error *error)
 {
-    if (op->early && op->early->begun)
-        early_remove(op);
-    if (op->early && error)
-        pl_early_end(op);                     /* outputs that were complete before the failure stay valid */
-    if (op->early && op->early->suspended)
-        pl_lane_suspend(op->lane, -1);
+    if (op->early)
+        pl_early_close(op, error != NULL);
     for (int i = 0; i < op->n_requests; i++)
         if (op->requests[i].var)
             request_outcome(&op->requests[i], error);
@@ -342,20 +301,8 @@ static void op_fly(pl_op *op, int64_t start_ns)
     pl_flight_put(op);                        /* STATE: running -> in flight */
     if (was_inline)
         pl_lane_hurry_all();
-    if (order && order->n_claims == 1) {      /* claimed once more it is an array of the op */
-        request_outcome(order, NULL);
-        request_finish(order);                /* STATE: granted -> ended: the next op of this order may start */
-        order->var = NULL;
-    }
-}
-
-static void early_add(pl_op *op)
-{
-    if (op->early && op->early->awaited && !op->early->begun) {
-        op->early->begun = true;
-        op->early->next = pl_engine.early;
-        pl_engine.early = op;
-    }
+    if (order && order->n_claims == 1)        /* claimed once more it is an array of the op */
+        pl_request_end(order);                /* STATE: granted -> ended: the next op of this order may start */
 }
 
 /* Calls the op's function. Returns its error, new, or NULL; *flies: it is in flight now, and the lock taken. */
@@ -379,7 +326,7 @@ static void late_execute(pl_op *op)
     pl_error *error = NULL;
     bool flies;
     for (pl_step next; (next = pl_late_next(op, &error)) != PL_STEP_AWAIT; op_exit(op)) {
-        early_add(op);
+        pl_early_begin(op);
         op_enter(op);
         if (next == PL_STEP_RUN)
             error = op_call(op, &flies);
@@ -400,7 +347,8 @@ void pl_op_execute(pl_op *op)
     pl_error *error = pl_op_inherited(op);
     if (error)
         pl_error_ref(error);
-    early_add(op);
+    if (op->early)
+        pl_early_begin(op);
     op_enter(op);
     if (!error)
         error = op_call(op, &flies);
@@ -552,85 +500,4 @@ int64_t pl_engine_pending(void)
     int64_t n = pl_engine.n_pending;
     pl_leave();
     return n;
-}
-
-/* ---- functions as ops ------------------------------------------------------------------------------------- */
-
-typedef struct { pl_fn fn; void *arg; pl_free_fn free_arg; } function_call;
-typedef struct { function_call call; pl_fn cancel; pl_flight flight; } polled_call;
-
-static int function_run(pl_op *op)
-{
-    function_call *call = op->payload;
-    return call->fn(call->arg);
-}
-
-static int function_cancel(pl_op *op)
-{
-    polled_call *polled = op->payload;
-    return polled->cancel(polled->call.arg);
-}
-
-static void function_dispose(pl_op *op)
-{
-    function_call *call = op->payload;
-    if (call->free_arg)
-        call->free_arg(call->arg);
-}
-
-int pl_noop(void *arg)
-{
-    (void)arg;
-    return PL_OK;
-}
-
-static int function_submit(pl_op *op, const uintptr_t *reads, int n_reads, const uintptr_t *writes, int n_writes,
-                           int lane, int device, int priority, const char *name, int32_t location)
-{
-    op->run = function_run;
-    op->dispose = function_dispose;
-    op->priority = priority;
-    op->name = name;
-    op->location = location;
-    for (int i = 0; i < n_reads; i++)
-        pl_op_claim(op, ((pl_array *)reads[i])->var, PL_READ);
-    for (int i = 0; i < n_writes; i++) {
-        pl_array *a = (pl_array *)writes[i];  /* a write to a view keeps the rest */
-        pl_op_claim(op, a->var, a->data == a->var->data ? PL_WRITE : PL_READWRITE);
-    }
-    int status = pl_op_submit(op, lane, device, false);
-    if (status != PL_OK)
-        pl_op_abandon(op);
-    return status;
-}
-
-int pl_push(pl_fn fn, void *arg, pl_free_fn free_arg, const uintptr_t *reads, int n_reads,
-            const uintptr_t *writes, int n_writes, int lane, int device, int priority, const char *name,
-            int32_t location)
-{
-    pl_op *op;
-    int status = pl_op_begin(&op, n_reads + n_writes, sizeof(function_call));
-    if (status != PL_OK)
-        return status;
-    *(function_call *)op->payload = (function_call){fn, arg, free_arg};
-    return function_submit(op, reads, n_reads, writes, n_writes, lane, device, priority, name, location);
-}
-
-int pl_push_polled(pl_fn fn, pl_fn cancel, void *arg, pl_free_fn free_arg, const uintptr_t *reads, int n_reads,
-                   const uintptr_t *writes, int n_writes, uintptr_t order, int lane, int device, int priority,
-                   double deadline_s, const char *name, int32_t location)
-{
-    pl_op *op;
-    int status = pl_op_begin(&op, n_reads + n_writes + (order != 0), sizeof(polled_call));
-    if (status != PL_OK)
-        return status;
-    polled_call *polled = op->payload;
-    *polled = (polled_call){{fn, arg, free_arg}, cancel,
-                            {.cancel = cancel ? function_cancel : NULL, .deadline_s = deadline_s}};
-    op->flight = &polled->flight;
-    if (order) {
-        polled->flight.order = &op->requests[0];
-        pl_op_claim(op, ((pl_array *)order)->var, PL_WRITE);
-    }
-    return function_submit(op, reads, n_reads, writes, n_writes, lane, device, priority, name, location);
 }

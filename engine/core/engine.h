@@ -12,8 +12,8 @@
  * In all headers, pointers are borrowed (caller keeps), given (callee frees) or new (caller frees). Handles (uintptr_t)
  * are pointers that Python holds as plain ints; 0 means failure, with a message in pl_error_message(). Public functions
  * are thread-safe. The part of a header between the marks for cffi is public; the rest is for the engine's own files.
- * Read on in: engine.c (dependencies), late.c, wait.c, lane.c, flight.c, thread_pool.c, process.c, error.c, storage.c,
- * array.c, plan.c, program.c, profiler.c; of GPUs: gpu.h, stream.c, memory.c, launch.c, replay.c.
+ * Read on in: engine.c (dependencies), early.c, late.c, push.c, wait.c, lane.c, flight.c, thread_pool.c, process.c,
+ * error.c, storage.c, array.c, plan.c, program.c, profiler.c; of GPUs: gpu.h, stream.c, memory.c, launch.c, replay.c.
  */
 #ifndef PLAIT_ENGINE_H
 #define PLAIT_ENGINE_H
@@ -28,16 +28,6 @@ void pl_engine_set_limits(int64_t n_ops, size_t pending_bytes);   /* beyond eith
  * default: it waits on. */
 void pl_engine_set_patience(int timeout_ms);
 int64_t pl_engine_pending(void);              /* ops pushed and not finished */
-/* Queues fn(arg) after all earlier writers of `reads` and all earlier users of `writes` (array handles; one that is in
- * both is read and written).  arg: given, freed by free_arg (may be NULL) after fn or instead of it.  lane: PL_LANE_*;
- * device: id.  priority: higher first among ready ops.  name: borrowed for ever (a literal or pl_name), may be NULL.
- * fn may push and wait itself: a waiting worker runs other ready ops of its lane; the arrays that the op claimed are
- * ready inside it; a wait that can never end fails.
- * Returns PL_OK, or an error with nothing queued and arg still the caller's. */
-int pl_push(pl_fn fn, void *arg, pl_free_fn free_arg, const uintptr_t *reads, int n_reads,
-            const uintptr_t *writes, int n_writes, int lane, int device, int priority, const char *name,
-            int32_t location);
-int pl_noop(void *arg);                       /* a pl_fn that does nothing */
 enum { PL_READ = 0, PL_WRITE = 1, PL_READWRITE = 2 };      /* how an op uses an array */
 /* cffi stops reading here */
 
@@ -53,28 +43,8 @@ struct pl_request {
     uint8_t mode, state;
 };
 
-/* Requests that end before their op: a program releases an array after the last instruction that uses it. The thread
- * that runs the op reports how far it is. It ends requests itself only when another op or thread is blocked; one that
- * blocks later ends them on its behalf.
- * Requests that begin later than their op: a program waits for an array when it reaches the first instruction that uses
- * it. See late.c. */
-typedef struct pl_early {
-    const int32_t *order, *last;    /* n arrays in the order of their last use; by array: that instruction */
-    int32_t *request_of;        /* by array */
-    int n, n_ended;             /* n_ended: of `order`; under pl_lock */
-    bool awaited;               /* others may block on it while it runs: it is in the list */
-    atomic_int n_done;          /* instructions that are done: all before, none after */
-    uint64_t *number_of;        /* on a GPU, by array: the number of its use; 0: take a new one.  NULL on the host */
-    int32_t *marks;             /* on a GPU: the n_marks instructions after which the stream records an event */
-    int n_marks;
-    const int32_t *first;       /* by array: the instruction before which it must be granted; NULL: 0 for all */
-    int n_arrays, n_instr;
-    int until;                  /* the program may run up to this instruction */
-    bool late;                  /* it was pushed before all its requests were granted */
-    bool begun, suspended;      /* it is in the list; it began before all its requests were granted */
-    pl_error *error;            /* or NULL; it has failed, and ends when all its requests are granted */
-    struct pl_op *next;         /* in the list of running ones */
-} pl_early;
+/* How a program claims its arrays: early.h. */
+typedef struct pl_early pl_early;
 
 struct pl_op {
     int (*run)(pl_op *op);      /* returns a status; called without the lock */
@@ -86,7 +56,7 @@ struct pl_op {
     bool on_blocks;             /* it claims memory of a GPU, or page-locked memory */
     bool forbidden;             /* it would write read-only memory: it is not submitted */
     pl_block *arena;            /* or NULL: freed when the uses of its op are recorded */
-    pl_early *early;            /* or NULL; in the payload */
+    pl_early *early;            /* of a program, or NULL; in the payload */
     struct pl_flight *flight;   /* of a polled op, or NULL; in the payload */
     pl_object *shared;          /* or NULL: plan or program that must outlive the op; one reference */
     const char *name, *label;
@@ -125,10 +95,8 @@ void pl_op_abandon(pl_op *op);                /* instead of submit; releases the
 /* With the lock: runs it (unlocked). Then it is done, in flight, or waits in the middle. */
 void pl_op_execute(pl_op *op);
 bool pl_op_poll(pl_op *op);                   /* with the lock: runs one in flight again (unlocked); true: it is done */
+void pl_request_end(pl_request *request);     /* with the lock: ends a granted one before its op, as a success */
 pl_error *pl_op_inherited(const pl_op *op);   /* with the lock: of poisoned inputs, if all are granted; or NULL */
-void pl_early_report(pl_op *op, int n_done);  /* by the thread that runs it, without the lock */
-void pl_early_end(pl_op *op);                 /* with the lock: ends its requests that are done */
-void pl_early_end_all(void);                  /* with the lock: those of all running ops */
 
 /* A var claimed twice is merged. */
 static inline void pl_op_claim(pl_op *op, pl_var *var, uint8_t mode)

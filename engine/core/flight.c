@@ -7,10 +7,10 @@
 #include <stdio.h>
 
 enum { NAP_MIN_NS = 20000, NAP_MAX_NS = 1000000, NAP_SHARE = 8 };
-enum { LAST_S = 5 };            /* at exit, for ops without a deadline */
+enum { LAST_S = 5 };            /* deadline at exit of ops that have none */
 
-static int64_t last_ns = INT64_MAX;           /* when those end; under pl_lock */
-static pl_object *kept;                       /* vars whose memory is never used again; under pl_lock */
+static int64_t last_ns = INT64_MAX;           /* when that deadline ends; under pl_lock */
+static pl_object *pinned;                       /* vars whose memory must never be used again; under pl_lock */
 static _Thread_local bool progressed;
 
 int pl_flight_prepare(pl_op *op, int lane, int device)
@@ -118,16 +118,16 @@ int pl_flight_abort(int lane, int device)
     return home ? PL_OK : PL_FAILED;
 }
 
-static bool is_kept(const pl_object *object)
+static bool is_pinned(const pl_object *object)
 {
-    const pl_object *at = kept;
+    const pl_object *at = pinned;
     while (at && at != object)
         at = at->next_dead;
     return at != NULL;
 }
 
-/* Something outside the engine may still use the memory of the op's arrays. */
-static void memory_keep(pl_op *op)
+/* Pins the memory of the op's arrays: something outside the engine may still use it. */
+static void memory_pin(pl_op *op)
 {
     pl_enter();
     for (int i = 0; i < op->n_requests; i++) {
@@ -135,16 +135,16 @@ static void memory_keep(pl_op *op)
         if (!v)
             continue;
         v->read_only |= op->requests[i].mode != PL_READ;
-        if (is_kept(&v->object))
+        if (is_pinned(&v->object))
             continue;
         v->object.refs++;
-        v->object.next_dead = kept;
-        kept = &v->object;
+        v->object.next_dead = pinned;
+        pinned = &v->object;
     }
     pl_leave();
 }
 
-static void text_of_deadline(const pl_op *op, char *text, size_t max)
+static void format_deadline(const pl_op *op, char *text, size_t max)
 {
     const char *name = op->name ? op->name : "operation";
     double waited_s = (double)(pl_profiler_now() - op->flight->start_ns) * 1e-9;
@@ -164,13 +164,13 @@ pl_error *pl_flight_give_up(pl_op *op, pl_error *error)
     int status = op->flight->cancel ? op->flight->cancel(op) : PL_OK;
     if (!error) {
         if (!pl_failed) {
-            text_of_deadline(op, text, sizeof text);
+            format_deadline(op, text, sizeof text);
             pl_fail(PL_ETIMEOUT, text);
         }
         error = pl_error_new(pl_error_status(), op->name, op->location);
     }
     if (status == PL_PENDING)
-        memory_keep(op);
+        memory_pin(op);
     pl_enter();
     pl_error_share(error, op->name, op->location);
     pl_leave();

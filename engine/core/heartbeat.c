@@ -3,8 +3,8 @@
  *   rank 0   listens; judges each link; relays what it learns to all
  *   others   one link to rank 0, which they judge likewise
  *
- * A rank's state changes once: ALIVE -> any other. Silence is counted in ticks of this thread, not by the clock: a
- * process that was stopped itself must not find all others silent. It reads first what they have sent meanwhile. */
+ * A rank's state changes once, from ALIVE to another. Silence is counted in ticks of this thread, not by the clock:
+ * otherwise a process that was itself stopped would find all others silent. It first reads what they sent meanwhile. */
 #include "heartbeat.h"
 #include "error.h"
 #include "link.h"
@@ -31,16 +31,16 @@ static const uint8_t WELCOME = 'W';
 _Static_assert((int)PL_HEARTBEAT_TEXT_BYTES == (int)PL_LINK_TEXT_BYTES, "a link carries every text");
 
 typedef struct { uint8_t token[PL_HEARTBEAT_TOKEN_BYTES], rank[4]; } hello;
-typedef struct { int fd, age_ms; size_t n; uint8_t bytes[sizeof(hello)]; } caller;         /* has not said who it is */
-typedef struct { uint8_t state; bool told; char *text; } member;         /* told: the watcher knows; text: or NULL */
+typedef struct { int fd, age_ms; size_t n; uint8_t bytes[sizeof(hello)]; } caller;         /* not identified yet */
+typedef struct { uint8_t state; bool reported; char *text; } member;      /* reported: to the watcher; text: or NULL */
 
 static struct {
     int rank, size, limit_ms, beat_ms, grace_ms, port;
     int listener, wake, events;               /* file descriptors, or -1 */
     hello own;
     pthread_t thread;
-    bool running, stop, gone, said;           /* gone: the thread needs nothing of this any more; said: see say_why */
-    int n_links, n_untold, n_alive;
+    bool running, stop, gone, reason_printed; /* gone: the thread uses nothing of this any more */
+    int n_links, n_unreported, n_alive;
     pl_link *links;                           /* on rank 0 by rank, where links[0] is none; elsewhere links[0] alone */
     member *members;                          /* by rank */
     caller callers[MAX_CALLERS];
@@ -52,8 +52,8 @@ static pthread_mutex_t call_lock = PTHREAD_MUTEX_INITIALIZER;        /* held whi
 static pthread_cond_t changed;
 static pl_heartbeat_fn watcher;               /* guarded by call_lock */
 static atomic_int culprit = -1;
-static const char *const is[] = {"alive", "finished", "failed", "ended", "stopped", "cut"};
-_Static_assert(sizeof is / sizeof *is == PL_RANK_COUNT, "a word for each state");
+static const char *const state_names[] = {"alive", "finished", "failed", "ended", "stopped", "cut"};
+_Static_assert(sizeof state_names / sizeof *state_names == PL_RANK_COUNT, "a word for each state");
 
 static int64_t now_ms(void)
 {
@@ -66,10 +66,10 @@ static void wake_thread(void)
 {
     const uint64_t one = 1;
     ssize_t n = write(hb.wake, &one, sizeof one);
-    (void)n;                                  /* full: it is awake */
+    (void)n;                                  /* a full counter: the thread is awake already */
 }
 
-/* With the lock: until `changed` or that time. */
+/* With the lock: waits for `changed`, at most until that time. */
 static void wait_until(int64_t ms)
 {
     struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
@@ -78,7 +78,7 @@ static void wait_until(int64_t ms)
 
 /* ---- states, with the lock ---------------------------------------------------------------------------------- */
 
-/* Sends a rank's state to all peers that do not know it: from rank 0 to everybody, from others to rank 0. */
+/* Sends a rank's state to the peers, without the one it came from: rank 0 sends to all ranks, the others to rank 0. */
 static void relay(int rank, int state, const char *text, int source)
 {
     for (int i = 0; i < hb.n_links; i++)
@@ -86,9 +86,9 @@ static void relay(int rank, int state, const char *text, int source)
             pl_link_send(&hb.links[i], rank, state, text);
 }
 
-/* STATE: alive -> another.  source: the link that said so, or -1.  The text of a rank that fails after the first is not
- * relayed: the reason of the job's end is the first one, and N ranks would send N * N texts. */
-static void leave(int rank, int state, const char *text, int source)
+/* STATE: alive -> another.  source: the link that reported it, or -1.  Only the first failure's text is relayed: it is
+ * why the job ends, and with all of them N ranks would send N * N texts. */
+static void set_state(int rank, int state, const char *text, int source)
 {
     if (rank < 0 || rank >= hb.size || state <= PL_RANK_ALIVE || state >= PL_RANK_COUNT)
         return;
@@ -98,20 +98,20 @@ static void leave(int rank, int state, const char *text, int source)
     bool first = state != PL_RANK_FINISHED && hb.given_up_ms == 0;
     m->state = (uint8_t)state;
     m->text = strdup(text);
-    hb.n_untold++;
+    hb.n_unreported++;
     hb.n_alive--;
     if (first) {
         hb.given_up_ms = now_ms();
         atomic_store(&culprit, rank);
     }
-    /* others pass on what concerns themselves, and what they think of rank 0 */
+    /* ranks other than 0 send only their own state, and what they observed of rank 0 */
     if (hb.rank == 0 || source < 0)
         relay(rank, state, first || state == PL_RANK_FINISHED ? text : "", source);
     pthread_cond_broadcast(&changed);
     wake_thread();
 }
 
-static void leave_observed(int rank, int state)
+static void set_observed_state(int rank, int state)
 {
     char text[512];
     const char *what =
@@ -123,14 +123,14 @@ static void leave_observed(int rank, int state)
     if (state != PL_RANK_ENDED)
         snprintf(within, sizeof within, " for %g s", hb.limit_ms / 1000.0);
     snprintf(text, sizeof text, "rank %d of %d: %s%s", rank, hb.size, what, within);
-    leave(rank, state, text, -1);
+    set_state(rank, state, text, -1);
 }
 
 /* ---- the thread --------------------------------------------------------------------------------------------- */
 
 static void observe(int fd, int number)
 {
-    /* edges: each event reads or writes all that there is */
+    /* edge-triggered: each event must read and write until EAGAIN */
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.fd = number};
     epoll_ctl(hb.events, EPOLL_CTL_ADD, fd, &event);
 }
@@ -146,14 +146,14 @@ static void read_link(int i)
         return;
     pl_link_flush(link);
     while ((got = pl_link_receive(link, &message)) == PL_LINK_MESSAGE)
-        leave(message.rank, message.state, message.text, i);
+        set_state(message.rank, message.state, message.text, i);
     if (got == PL_LINK_IDLE)
         return;
-    leave_observed(rank_of(i), got == PL_LINK_ENDED ? PL_RANK_ENDED : PL_RANK_CUT);
+    set_observed_state(rank_of(i), got == PL_LINK_ENDED ? PL_RANK_ENDED : PL_RANK_CUT);
     pl_link_close(link);
 }
 
-/* As many as there are slots. Called whenever one becomes free, too: an edge of the listener comes once. */
+/* Accepts as many as there are slots. Also called when a slot becomes free: the listener is edge-triggered. */
 static void accept_callers(void)
 {
     for (int i = 0; i < MAX_CALLERS; i++) {
@@ -205,9 +205,9 @@ static void read_caller(int slot)
     int fd = c->fd;
     *c = (caller){.fd = -1};
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.fd = (int)rank};
-    epoll_ctl(hb.events, EPOLL_CTL_MOD, fd, &event);      /* an edge that was missed comes again */
+    epoll_ctl(hb.events, EPOLL_CTL_MOD, fd, &event);      /* reports again what arrived before */
     pl_link_open(&hb.links[rank], fd);
-    for (int i = 0; i < hb.size; i++)         /* what it could not hear */
+    for (int i = 0; i < hb.size; i++)         /* states that changed before it connected */
         if (hb.members[i].state != PL_RANK_ALIVE)
             pl_link_send(&hb.links[rank], i, hb.members[i].state, hb.members[i].text ? hb.members[i].text : "");
     pthread_cond_broadcast(&changed);
@@ -222,27 +222,27 @@ static void tick(int elapsed_ms)
             continue;
         link->silent_ms += elapsed_ms;
         if (link->silent_ms >= hb.limit_ms && hb.members[rank_of(i)].state == PL_RANK_ALIVE)
-            leave_observed(rank_of(i), pl_link_undelivered(link) < BEATS / 2 ? PL_RANK_STOPPED : PL_RANK_CUT);
+            set_observed_state(rank_of(i), pl_link_undelivered(link) < BEATS / 2 ? PL_RANK_STOPPED : PL_RANK_CUT);
         pl_link_beat(link);
     }
     for (int i = 0; i < MAX_CALLERS; i++)
         if (hb.callers[i].fd >= 0 && (hb.callers[i].age_ms += elapsed_ms) >= CALLER_MS)
             drop_caller(&hb.callers[i]);
     if (hb.listener >= 0)
-        accept_callers();                     /* there may have been no file descriptor */
+        accept_callers();                     /* again, if file descriptors had run out */
 }
 
-/* Tells the watcher of ranks that it does not know of. Without the lock, with call_lock. */
-static void tell(void)
+/* Calls the watcher for each state not yet reported. Without the lock, with call_lock. */
+static void report_states(void)
 {
     char text[PL_HEARTBEAT_TEXT_BYTES];
     pthread_mutex_lock(&lock);
-    for (int i = 0; watcher && hb.running && hb.n_untold > 0 && i < hb.size; i++) {
+    for (int i = 0; watcher && hb.running && hb.n_unreported > 0 && i < hb.size; i++) {
         member *m = &hb.members[i];
-        if (m->told || m->state == PL_RANK_ALIVE)
+        if (m->reported || m->state == PL_RANK_ALIVE)
             continue;
-        m->told = true;
-        hb.n_untold--;
+        m->reported = true;
+        hb.n_unreported--;
         int state = m->state;
         snprintf(text, sizeof text, "%s", m->text ? m->text : "");
         pthread_mutex_unlock(&lock);
@@ -252,7 +252,7 @@ static void tell(void)
     pthread_mutex_unlock(&lock);
 }
 
-static const char *why(void)
+static const char *reason(void)
 {
     const member *m = &hb.members[atomic_load(&culprit)];
     return m->text ? m->text : "";
@@ -267,14 +267,14 @@ static void print(const char *head, const char *text)
     (void)written;
 }
 
-/* The reason of the job's end, once: by the first rank that is not the reason. Leaves the lock for a moment. */
-static void say_why(void)
+/* Prints why the job ends, once: on rank 0, or on rank 1 if rank 0 is the cause. Releases the lock meanwhile. */
+static void print_reason(void)
 {
     char text[PL_HEARTBEAT_TEXT_BYTES];
-    hb.said = true;
+    hb.reason_printed = true;
     if (hb.rank != (atomic_load(&culprit) == 0))
         return;
-    snprintf(text, sizeof text, "%s", why());
+    snprintf(text, sizeof text, "%s", reason());
     pthread_mutex_unlock(&lock);
     print("", text);
     pthread_mutex_lock(&lock);
@@ -287,7 +287,7 @@ _Noreturn static void end_process(void)
     snprintf(head, sizeof head,
              "rank %d of %d is ended: the job was given up %g s ago, and this process still runs\n  cause: ",
              hb.rank, hb.size, hb.grace_ms / 1000.0);
-    print(head, why());
+    print(head, reason());
     _exit(1);
 }
 
@@ -320,18 +320,18 @@ static void *thread_main(void *arg)
         for (int i = 0; i < n; i++)
             handle(&events[i]);
         int64_t elapsed_ms = now_ms() - last_ms;
-        if (elapsed_ms >= hb.beat_ms && n < 64) {      /* first all that was sent */
+        if (elapsed_ms >= hb.beat_ms && n < 64) {      /* only when all events have been handled */
             tick(elapsed_ms < 2 * hb.beat_ms ? (int)elapsed_ms : 2 * hb.beat_ms);
             last_ms += elapsed_ms;
         }
-        if (hb.given_up_ms && !hb.said)
-            say_why();
+        if (hb.given_up_ms && !hb.reason_printed)
+            print_reason();
         if (hb.grace_ms && hb.given_up_ms && now_ms() - hb.given_up_ms >= hb.grace_ms)
             end_process();
-        if (hb.n_untold > 0) {
+        if (hb.n_unreported > 0) {
             pthread_mutex_unlock(&lock);
             pthread_mutex_lock(&call_lock);
-            tell();
+            report_states();
             pthread_mutex_unlock(&call_lock);
             pthread_mutex_lock(&lock);
         }
@@ -375,7 +375,7 @@ static int fail_started(int status, const char *what, const char *fix)
     return pl_fail(status, text);
 }
 
-/* One for each rank, beside the program's own. */
+/* Raises the limit of open files: a descriptor for each rank, and spare ones for the program. */
 static void allow_files(int n)
 {
     struct rlimit files;
@@ -389,7 +389,7 @@ static bool start_thread(void)
 {
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);      /* signals are for the program's own threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before);      /* the program's own threads handle signals */
     int error = pthread_create(&hb.thread, NULL, thread_main, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = error;
@@ -453,7 +453,7 @@ int pl_heartbeat_start(int rank, int size, const char *addresses, int port, cons
     return PL_OK;
 }
 
-/* With the lock: has every peer's machine all that we sent? */
+/* With the lock: have the peers' machines acknowledged all that we sent? */
 static bool delivered(void)
 {
     for (int i = 0; i < hb.n_links; i++)
@@ -462,11 +462,11 @@ static bool delivered(void)
     return true;
 }
 
-static void say(int state, const char *text, int timeout_ms)
+static void announce(int state, const char *text, int timeout_ms)
 {
     pthread_mutex_lock(&lock);
     if (hb.running && !hb.stop) {
-        leave(hb.rank, state, text, -1);
+        set_state(hb.rank, state, text, -1);
         int64_t until_ms = now_ms() + timeout_ms;
         while (hb.running && !delivered() && now_ms() < until_ms)
             wait_until(now_ms() + SENT_POLL_MS);
@@ -480,10 +480,10 @@ void pl_heartbeat_fail(const char *text, int timeout_ms)
     pthread_mutex_lock(&lock);
     snprintf(whole, sizeof whole, "rank %d of %d failed: %s", hb.rank, hb.size, text);
     pthread_mutex_unlock(&lock);
-    say(PL_RANK_FAILED, whole, timeout_ms);
+    announce(PL_RANK_FAILED, whole, timeout_ms);
 }
 
-void pl_heartbeat_finish(const char *text, int timeout_ms) { say(PL_RANK_FINISHED, text, timeout_ms); }
+void pl_heartbeat_finish(const char *text, int timeout_ms) { announce(PL_RANK_FINISHED, text, timeout_ms); }
 
 void pl_heartbeat_stop(int timeout_ms)
 {
@@ -505,7 +505,7 @@ void pl_heartbeat_stop(int timeout_ms)
         pthread_mutex_lock(&lock);
         release();
         pthread_cond_broadcast(&changed);
-    }                                         /* otherwise a watcher does not return: what it uses is kept */
+    }                                         /* otherwise a watcher has not returned: what the thread uses is kept */
     pthread_mutex_unlock(&lock);
 }
 
@@ -545,8 +545,8 @@ int pl_heartbeat_wait(int timeout_ms)
     pthread_mutex_lock(&lock);
     while (hb.running && hb.given_up_ms == 0 && hb.n_alive > 0 && now_ms() < until_ms)
         wait_until(until_ms);
-    int status = hb.given_up_ms ? PL_FAILED : hb.n_alive == 0 ? PL_OK : PL_AGAIN;      /* not running: 0 and 0 */
-    snprintf(text, sizeof text, "%s", status == PL_FAILED ? why() : "");
+    int status = hb.given_up_ms ? PL_FAILED : hb.n_alive == 0 ? PL_OK : PL_AGAIN;      /* not running: both are 0 */
+    snprintf(text, sizeof text, "%s", status == PL_FAILED ? reason() : "");
     pthread_mutex_unlock(&lock);
     return status == PL_FAILED ? pl_fail(PL_FAILED, text) : status;
 }
@@ -572,7 +572,7 @@ int pl_heartbeat_text(int rank, char *text, int max_bytes)
         text[0] = 0;
     if (hb.running && rank >= 0 && rank < hb.size) {
         state = hb.members[rank].state;
-        snprintf(text, (size_t)max_bytes, "%s", hb.members[rank].text ? hb.members[rank].text : is[state]);
+        snprintf(text, (size_t)max_bytes, "%s", hb.members[rank].text ? hb.members[rank].text : state_names[state]);
     }
     pthread_mutex_unlock(&lock);
     return state;
@@ -580,18 +580,18 @@ int pl_heartbeat_text(int rank, char *text, int max_bytes)
 
 int pl_heartbeat_state(int rank) { return pl_heartbeat_text(rank, NULL, 0); }
 
-void pl_heartbeat_watch(pl_heartbeat_fn told)
+void pl_heartbeat_watch(pl_heartbeat_fn fn)
 {
     pthread_mutex_lock(&call_lock);
-    watcher = told;
+    watcher = fn;
     pthread_mutex_lock(&lock);
-    hb.n_untold = 0;
+    hb.n_unreported = 0;
     for (int i = 0; hb.running && i < hb.size; i++) {
-        hb.members[i].told = false;
-        hb.n_untold += hb.members[i].state != PL_RANK_ALIVE;
+        hb.members[i].reported = false;
+        hb.n_unreported += hb.members[i].state != PL_RANK_ALIVE;
     }
     pthread_mutex_unlock(&lock);
-    tell();
+    report_states();
     pthread_mutex_unlock(&call_lock);
 }
 
@@ -604,7 +604,7 @@ void pl_heartbeat_fork_child(void)
 {
     release();
     watcher = NULL;
-    pthread_mutex_init(&call_lock, NULL);     /* a thread that is not here may hold it */
+    pthread_mutex_init(&call_lock, NULL);     /* a thread that the child does not have may hold it */
     pthread_mutex_unlock(&lock);
 }
 

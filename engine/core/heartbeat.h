@@ -1,7 +1,9 @@
-/* The heartbeat of a job of many processes: which ranks live, told over TCP by a thread that needs no GIL and no MPI.
+/* The heartbeat of a job of many processes: which ranks are alive. A thread that needs neither GIL nor MPI finds out,
+ * over TCP.
  *
- * Rank 0 listens, the others connect. Each side sends a beat (one byte) several times within the limit. A rank that
- * leaves ALIVE does so once and for all, and rank 0 tells all others. The first state beyond FINISHED gives up the job.
+ * Rank 0 listens, the others connect. Each side sends a beat (one byte) several times within the limit. A rank's
+ * state changes once, from ALIVE to another, and rank 0 reports it to all others. The first state beyond FINISHED gives
+ * up the job.
  */
 #ifndef PLAIT_HEARTBEAT_H
 #define PLAIT_HEARTBEAT_H
@@ -9,9 +11,9 @@
 /* cffi reads from here on: */
 enum {
     PL_RANK_ALIVE = 0,
-    PL_RANK_FINISHED = 1,                     /* it ended well: it said so */
-    PL_RANK_FAILED = 2,                       /* it said so, with a text */
-    PL_RANK_ENDED = 3,                        /* its process ended and said nothing */
+    PL_RANK_FINISHED = 1,                     /* it reported success */
+    PL_RANK_FAILED = 2,                       /* it reported a failure, with a text */
+    PL_RANK_ENDED = 3,                        /* its process ended without a report */
     PL_RANK_STOPPED = 4,                      /* its machine acknowledges our bytes, but no beat came in time */
     PL_RANK_CUT = 5,                          /* nothing was acknowledged: a cut link, or a machine that is off */
     PL_RANK_COUNT = 6
@@ -26,8 +28,8 @@ int pl_heartbeat_start(int rank, int size, const char *addresses, int port, cons
 int pl_heartbeat_port(void);                  /* where rank 0 listens */
 int pl_heartbeat_addresses(char *text, int max_bytes);    /* of this machine, as start takes them */
 int pl_heartbeat_absent(int timeout_ms);      /* on rank 0: a rank that is not connected by then; -1: all are */
-/* This rank fails ("rank 1 of 4 failed: " and the text), or ends well (text: "" or what others may want to know); what
- * was told first counts.  Waits at most timeout_ms until the peers' machines have it.  Does nothing where no heartbeat
+/* This rank fails ("rank 1 of 4 failed: " and the text), or ends well (text: "" or what others may want to know); the
+ * first report counts.  Waits at most timeout_ms until the peers' machines have it.  Does nothing where no heartbeat
  * runs. */
 void pl_heartbeat_fail(const char *text, int timeout_ms);
 void pl_heartbeat_finish(const char *text, int timeout_ms);
@@ -38,13 +40,13 @@ int pl_heartbeat_alive(int timeout_ms);       /* waits until no rank is ALIVE; r
 int pl_heartbeat_culprit(void);               /* for which rank the job was given up; -1: it was not.  Never blocks */
 int pl_heartbeat_state(int rank);             /* PL_RANK_*; ALIVE where no heartbeat runs */
 int pl_heartbeat_text(int rank, char *text, int max_bytes);       /* why; returns the rank's state */
-/* Closes the connections, after a goodbye if nothing was told, and joins the thread, within timeout_ms. */
+/* Reports success if nothing was reported, closes the connections and joins the thread, within timeout_ms. */
 void pl_heartbeat_stop(int timeout_ms);
-/* told(rank, state, text): called once for each rank that is not ALIVE, now or later; this rank may be one (it was
+/* fn(rank, state, text): called once for each rank that is not ALIVE, now or later; this rank may be one (it was
  * stopped, and given up).  By the heartbeat's thread, or by this call for what is known already; without a lock of
  * ours.  NULL: never again; on return no call is under way. */
 typedef void (*pl_heartbeat_fn)(int rank, int state, const char *text);
-void pl_heartbeat_watch(pl_heartbeat_fn told);
+void pl_heartbeat_watch(pl_heartbeat_fn fn);
 /* cffi stops reading here */
 
 /* For fork: the child has no heartbeat, and its parent's connections are closed there. */

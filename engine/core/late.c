@@ -1,16 +1,16 @@
 /* Late claims: a program waits for an array when it reaches the first instruction that uses it.
  *
- * Its requests are queued when it is pushed, as those of any op. It becomes ready when those are granted that it needs
- * before its first instruction. Where it reaches one that is not granted it returns to its lane, which runs other ops;
- * the grant makes it ready again:
+ * Its requests are queued when it is pushed, as those of any op. It is ready as soon as the requests that its first
+ * instruction needs are granted. When it reaches an array that is not granted, it returns to its lane, which runs other
+ * ops; the grant makes it ready again:
  *
  *   waiting --> ready --> running --reaches an array that is not granted--> waiting --granted--> ready --> running ...
  *
- * Requests of all vars are in the order of pushing. So the unfinished op that was pushed first has all its requests,
- * and every op that waits waits for ops that were pushed before it: there is no deadlock.
+ * All vars queue their requests in the order of pushing. So the oldest unfinished op holds all its requests, and every
+ * other op waits for older ones only: there is no deadlock.
  *
- * A poisoned array stops the program before the first instruction that uses it, as if that one had failed. This does
- * not depend on when the poison is seen. */
+ * A poisoned array stops the program before the first instruction that uses it, as if this instruction had failed,
+ * whether the poison is seen early or late. */
 #include "late.h"
 
 static bool stops(const pl_request *r)
@@ -18,7 +18,7 @@ static bool stops(const pl_request *r)
     return r->state != PL_GRANTED || (r->var && r->mode != PL_WRITE && r->var->error);
 }
 
-/* The first instruction before which an array is not granted, or is poisoned (*poison); n_instr: there is none. */
+/* The first instruction that uses an array which is not granted, or is poisoned (*poison); n_instr: there is none. */
 static int limit_of(const pl_op *op, pl_error **poison)
 {
     const pl_early *e = op->early;
@@ -36,7 +36,7 @@ static int limit_of(const pl_op *op, pl_error **poison)
             *poison = r->state == PL_GRANTED ? r->var->error : NULL;
         missing |= r->state != PL_GRANTED;
         limit = e->first[i];
-        if (missing)                          /* another one may be poisoned too: the first of them counts */
+        if (missing)                          /* it may turn out poisoned too, and the first of them counts */
             *poison = NULL;
     }
     return limit;
@@ -88,7 +88,7 @@ pl_step pl_late_next(pl_op *op, pl_error **error)
         e->error = *error;
     int limit = e->error ? e->until : limit_of(op, &poison);
     if (limit < e->n_instr && !poison && e->until == 0 && !e->error && pl_lane_suspend(op->lane, 0) > 0)
-        return stop(op, e->n_instr);          /* one op of a lane at a time: each holds an arena */
+        return stop(op, e->n_instr);          /* one suspended op a lane at a time: each holds an arena */
     if (limit > e->until) {
         e->until = limit;
         return PL_STEP_RUN;

@@ -1,7 +1,7 @@
 /* Programs that begin before all their arrays are granted. */
 #ifndef PLAIT_LATE_H
 #define PLAIT_LATE_H
-#include "engine.h"
+#include "early.h"
 
 typedef enum { PL_STEP_RUN, PL_STEP_AWAIT, PL_STEP_END } pl_step;
 

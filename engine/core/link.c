@@ -1,4 +1,4 @@
-/* Links: messages over TCP connections that never block. */
+/* Links: messages over non-blocking TCP connections. */
 #include "link.h"
 #include "error.h"
 
@@ -38,7 +38,7 @@ int pl_link_listen(int *port)
     const struct sockaddr *any[] = {(struct sockaddr *)&any6, (struct sockaddr *)&any4};
     const socklen_t bytes[] = {sizeof any6, sizeof any4};
     int off = 0;
-    for (int i = 0; i < 2; i++) {             /* both families by one socket; IPv4 alone where there is no IPv6 */
+    for (int i = 0; i < 2; i++) {             /* one socket for both families; IPv4 alone without IPv6 */
         int fd = socket(any[i]->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0)
             continue;
@@ -48,7 +48,7 @@ int pl_link_listen(int *port)
         socklen_t n = sizeof bound;
         if (bind(fd, any[i], bytes[i]) == 0 && listen(fd, SOMAXCONN) == 0 &&
             getsockname(fd, (struct sockaddr *)&bound, &n) == 0) {
-            *port = ntohs(((struct sockaddr_in *)&bound)->sin_port);       /* at the same place in both families */
+            *port = ntohs(((struct sockaddr_in *)&bound)->sin_port);       /* at the same offset in both families */
             return fd;
         }
         close(fd);
@@ -79,7 +79,8 @@ static int begin_connect(const char *address, int port)
     return -1;
 }
 
-/* What one of the sockets says: 1: it is ours; 0: not yet; -1, with errno: it is not.  asked: hello was sent. */
+/* The handshake of a connecting socket: 1: rank 0 answered; 0: it goes on; -1, with errno: it failed.  asked: hello
+ * was sent. */
 static int greeted(const struct pollfd *p, bool *asked, const void *hello, size_t n_bytes)
 {
     int error = 0;
@@ -88,14 +89,14 @@ static int greeted(const struct pollfd *p, bool *asked, const void *hello, size_
     errno = error;
     if (error)
         return -1;
-    if (!*asked) {                            /* a new connection takes so few bytes at once */
+    if (!*asked) {                            /* a new connection takes so few bytes in one call */
         *asked = true;
         return send(p->fd, hello, n_bytes, MSG_NOSIGNAL) == (ssize_t)n_bytes ? 0 : -1;
     }
     uint8_t answer;
     ssize_t got = recv(p->fd, &answer, 1, 0);
     if (got == 0)
-        errno = ECONNREFUSED;                 /* it closes: some other program, or another job */
+        errno = ECONNREFUSED;                 /* closed by the peer: another program, or another job */
     return got == 1 ? 1 : got < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
 }
 
@@ -168,7 +169,7 @@ void pl_link_flush(pl_link *link)
             if (sent < 0 && errno == EINTR)
                 continue;
             if (sent < 0 && errno != EAGAIN)
-                link->n_out = 0;              /* nobody reads it any more; receive says why */
+                link->n_out = 0;              /* the peer reads no more; pl_link_receive returns why */
             return;
         }
         link->n_out -= (size_t)sent;
@@ -184,7 +185,7 @@ static void put(pl_link *link, const void *bytes, size_t n)
         size_t size = (link->n_out + n) * 2;
         uint8_t *larger = realloc(link->out, size);
         if (!larger)
-            return;                           /* a peer that is told nothing sees this process end */
+            return;                           /* out of memory: the peer will only see this process end */
         link->out = larger;
         link->out_bytes = size;
     }
@@ -196,7 +197,7 @@ static void put(pl_link *link, const void *bytes, size_t n)
 void pl_link_beat(pl_link *link)
 {
     const uint8_t beat = PL_MESSAGE_BEAT;
-    if (link->n_out == 0)                     /* otherwise bytes wait: they do not need more behind them */
+    if (link->n_out == 0)                     /* bytes that wait show as well that we are alive */
         put(link, &beat, 1);
 }
 
@@ -228,7 +229,7 @@ static bool take(pl_link *link, pl_message *message)
         return false;
     size_t n_text = (size_t)link->in[2] << 8 | link->in[3];
     if (n_text >= PL_LINK_TEXT_BYTES)
-        n_text = PL_LINK_TEXT_BYTES - 1;      /* no peer of ours sends it */
+        n_text = PL_LINK_TEXT_BYTES - 1;      /* no correct peer sends it */
     size_t n = PL_LINK_HEAD_BYTES + n_text;
     if (link->n_in < n)
         return false;
@@ -279,7 +280,7 @@ int pl_link_addresses(char *text, int max_bytes)
     text[0] = 0;
     if (getifaddrs(&all) != 0)
         return pl_fail(PL_FAILED, "heartbeat: the addresses of this machine are unknown: getifaddrs failed");
-    /* loopback at the end: on another machine it leads elsewhere */
+    /* loopback last: from another machine it leads elsewhere */
     for (int loop = 0; loop < 2; loop++)
         for (struct ifaddrs *i = all; i; i = i->ifa_next) {
             int family = i->ifa_addr ? i->ifa_addr->sa_family : AF_UNSPEC;

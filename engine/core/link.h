@@ -1,4 +1,4 @@
-/* A link: messages over one TCP connection that never blocks, and how a silent peer is judged. */
+/* A link: messages over one non-blocking TCP connection, and what tells that its peer is silent. */
 #ifndef PLAIT_LINK_H
 #define PLAIT_LINK_H
 #include <stdbool.h>
@@ -11,7 +11,7 @@ typedef struct {
     int fd;                     /* -1: none */
     int silent_ms;              /* since the last byte came */
     size_t n_in, n_out, out_bytes;
-    uint8_t *out;               /* what the kernel did not take yet */
+    uint8_t *out;               /* what the kernel has not taken yet */
     uint8_t in[PL_LINK_HEAD_BYTES + PL_LINK_TEXT_BYTES];
 } pl_link;
 
@@ -27,9 +27,9 @@ void pl_link_open(pl_link *link, int fd);     /* fd: given */
 void pl_link_close(pl_link *link);
 void pl_link_beat(pl_link *link);
 void pl_link_send(pl_link *link, int rank, int state, const char *text);       /* a state; a long text is cut */
-void pl_link_flush(pl_link *link);            /* what the kernel did not take before */
-/* The next message, PL_LINK_IDLE: none is there now; ENDED: the peer's process closed the connection; LOST: the kernel
- * gave it up.  Beats are read, and not returned. */
+void pl_link_flush(pl_link *link);            /* sends what the kernel did not take before */
+/* The next message, PL_LINK_IDLE: none is there now; ENDED: the peer's process closed the connection; LOST: the
+ * connection failed.  Beats are not returned. */
 int pl_link_receive(pl_link *link, pl_message *message);
 int pl_link_undelivered(const pl_link *link); /* bytes that the peer's machine has not acknowledged */
 int pl_link_addresses(char *text, int max_bytes);     /* of this machine; PL_OK, PL_ENOMEM */

@@ -1,5 +1,6 @@
 /* Programs: a lowered graph, an array of (plan, buffers) over one arena; running one is a single op. */
 #include "program.h"
+#include "early.h"
 #include "launch.h"
 #include "name.h"
 #include "profiler.h"

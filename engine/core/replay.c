@@ -5,6 +5,7 @@
  * separate streams, each with its own scratch memory.
  */
 #include "replay.h"
+#include "early.h"
 #include "gpu.h"
 #include "launch.h"
 #include "profiler.h"

@@ -5,6 +5,7 @@
  * by other streams; an op on a host lane waits itself. Events are recorded on demand; one event covers all operations
  * of its stream up to a number. See docs/design/gpu.md. */
 #include "stream.h"
+#include "early.h"
 #include "gpu.h"
 #include "profiler.h"
 #include "timing.h"

@@ -1,5 +1,6 @@
 /* Waiting: a thread spins for a moment, runs ready ops of its own lane if it is a worker, then sleeps on `done`. */
 #include "wait.h"
+#include "early.h"
 #include "engine.h"
 #include "flight.h"
 #include "gpu.h"

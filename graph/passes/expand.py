@@ -1,5 +1,5 @@
-"""Operators that have no kernel of their own become the operators of their bodies, which have, and
-which later passes fuse with what stands around them."""
+"""Replaces operators without a kernel by their decompositions, whose operators have kernels and can
+be fused with their neighbours by later passes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ F = Builder()
 
 
 def expand(outputs: Sequence[Value], kernels: Table) -> list[Value]:
-    """The graph with decompositions of operators instead of these, where all of one has kernels."""
+    """The graph with operators replaced by their decompositions, where all of a decomposition has
+    kernels."""
     order = topological(outputs)
     if not any(n.op is not None and n.op.has(Decomposition) for n in order):
         return list(outputs)
@@ -27,12 +28,12 @@ def expand(outputs: Sequence[Value], kernels: Table) -> list[Value]:
         ins = [v.type for v in inputs]
         if kernels.choose(node.op, ins, node.types, node.attrs, derived=False) is not None:
             return None
-        return body_of(node.op, node.attrs, inputs, node.types, kernels)
+        return decomposed(node.op, node.attrs, inputs, node.types, kernels)
 
     return rewrite(outputs, replace, order=order)
 
 
-def body_of(
+def decomposed(
     op: Operator,
     attrs: dict[str, Any],
     inputs: Sequence[Value],
@@ -54,7 +55,9 @@ def body_of(
         F.Cast(v, dtype=t.dtype) if v.dtype != t.dtype else v
         for v, t in zip(made, outs, strict=True)
     ]
-    assert [v.shape for v in made] == [t.shape for t in outs], f"{op.name}: its body gives {made}"
+    assert [v.shape for v in made] == [t.shape for t in outs], (
+        f"{op.name}: its decomposition gives {made}"
+    )
     given = set(inputs)
     stack, seen = [v.node for v in made if v not in given], set()
     while stack:

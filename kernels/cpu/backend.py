@@ -1,14 +1,22 @@
 """The backend of CPUs."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 from ...engine import cpu, hooks
 from ..backend import Backend, Branches, Fusion, register
-from ..record import REGISTRY
+from ..native import Native
+from ..record import REGISTRY, Operator, Type
 from ..tables import CPU, fused, on_cpu, reduce
 from ..traits import Decomposition
 
 
 @on_cpu(*sorted({op.name for op in REGISTRY.values() if op.has(Decomposition)}), derived=True)
-def decomposition_cpu(op, ins, outs, attrs):
+def decomposition_cpu(
+    op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict[str, Any]
+) -> Native | None:
     """A program of the operator's decomposition, as one kernel."""
     return hooks.get("kernel of a decomposition")(op, ins, outs, attrs, cpu())
 

@@ -70,7 +70,9 @@ def reduced_dims(shape: Sequence[int], axes: Sequence[int]) -> list[tuple[int, i
     return dims
 
 
-def broadcast_fields(shape, in_shapes, kept=None) -> tuple[dict, list[int]] | None:
+def broadcast_fields(
+    shape: Sequence[int], in_shapes: Sequence[Sequence[int]], kept: Sequence[int] | None = None
+) -> tuple[dict, list[int]] | None:
     """(the fields of plk_pointwise that describe arrays, the strides of an array of shape `kept`);
     None where they need more than MAX_DIMS dimensions."""
     seen = [*in_shapes, shape if kept is None else kept]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
+from typing import Any
 
+from ..native import Native
 from ..ops.attention import LONGEST, kept_scale, mask_sizes, operands
-from ..record import HALVES
+from ..record import HALVES, Type
 from ..spec import ITEM_BYTES
 from .launch import STREAM, Argument, Buffer, Fill, Float32, Float64, Int32, Int64, Launch, Struct
 from .layout import THREADS, TYPES, blocks_for, ceil_div
@@ -24,7 +27,7 @@ def _view(buffer: Buffer, batch: int, head: int, row: int) -> Struct:
 class _Call:
     """What forward and backward share. at: number of the first source among the inputs."""
 
-    def __init__(self, sources, attrs, at):
+    def __init__(self, sources: Sequence[Type], attrs: dict[str, Any], at: int):
         self.sources, self.attrs, self.at = sources, attrs, at
         batch, heads, n_q, n_k, dim, dim_v = attrs["sizes"]
         self.dtype, self.scale = sources[0].dtype, attrs["scale"]
@@ -90,14 +93,16 @@ class _Call:
         names = (TYPES[self.dtype], TYPES[self.mask_dtype], mask, self.width, drops)
         return ", ".join(map(str, (*names, *numbers)))
 
-    def launch(self, function: str, n_rows: int, tile_rows: int, arguments) -> Launch:
+    def launch(
+        self, function: str, n_rows: int, tile_rows: int, arguments: Sequence[Argument]
+    ) -> Launch:
         batch, heads = self.attrs["sizes"][:2]
         grid = (ceil_div(n_rows, self.rows) * heads * batch,)
         shared = tile_rows * self.step * ITEM_BYTES[self.dtype]
         return Launch("attention.cu", function, grid, (2 * self.rows,), arguments, shared)
 
 
-def forward(ins, outs, attrs):
+def forward(ins: Sequence[Type], outs: Sequence[Type], attrs: dict[str, Any]) -> Native | None:
     call, n = _Call(ins, attrs, 0), len(ins)
     if not call.serves:
         return None
@@ -116,7 +121,9 @@ def forward(ins, outs, attrs):
     return steps(found, ScratchSpace())
 
 
-def backward(ins, outs, attrs, at: int):
+def backward(
+    ins: Sequence[Type], outs: Sequence[Type], attrs: dict[str, Any], at: int
+) -> Native | None:
     """at: number of the first source among the inputs."""
     call, views, n = _Call(ins[at:], attrs, at), operands(**attrs), attrs["n_sources"]
     if not call.serves or ins[2].dtype != "float32":

@@ -1,7 +1,14 @@
 """The backend of CUDA GPUs."""
 
+from __future__ import annotations
+
+from typing import Any
+
+from ...engine import Context
 from ..backend import Backend, Bound, Branches, Fusion, bind_struct, register
+from ..native import Native
 from ..ops.conv_fused import activated
+from ..record import Operator
 from ..tables import CUDA, on_cuda
 from . import conv_plan, fallback, fused_plan, matmul_plan, trace
 from .pending import CompileError, pending
@@ -11,7 +18,7 @@ checking = False  # a source that does not compile is an error; the tests switch
 trace.register(on_cuda)  # after all tables: it takes what they leave
 
 
-def bind(op, found, device) -> Bound:
+def bind(op: Operator, found: Native, device: Context) -> Bound:
     """Launches as the core wants them, once they are compiled; the reference where the compiler
     refuses a source."""
     if found.params is None or type(found.params) is tuple:
@@ -28,11 +35,17 @@ def bind(op, found, device) -> Bound:
         return Bound()
 
 
-def ends_matmul(dtype, act=None, keep=False, residual=False, slope=None) -> bool:
+def ends_matmul(
+    dtype: str,
+    act: str | None = None,
+    keep: bool = False,
+    residual: bool = False,
+    slope: float | None = None,
+) -> bool:
     return slope is None and matmul_plan.ends_inside(dtype, act, keep, residual)
 
 
-def ends_conv(op, attrs) -> bool:
+def ends_conv(op: Operator, attrs: dict[str, Any]) -> bool:
     named = activated(op, attrs)
     return named is not None and conv_plan.activation(**named) is not None
 

@@ -18,7 +18,7 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...engine import cuda, ffi, lib
 from ...engine.error import DeviceError, MXNetError
@@ -236,7 +236,7 @@ class _Nvrtc:
         self.library.nvrtcGetSupportedArchs(found)
         return sorted(found)
 
-    def text(self, program, size: str, get: str) -> bytes:
+    def text(self, program: Any, size: str, get: str) -> bytes:
         n = ctypes.c_size_t()
         if getattr(self.library, size)(program, ctypes.byref(n)):
             return b""

@@ -3,19 +3,20 @@ where every channel has filters of its own."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...engine import cuda, ffi, lib
 from ..activations import NUMBERS
 from ..cpu.layout import code
 from ..native import Native
 from ..ops import conv, conv_fused
-from ..record import FLOATS
+from ..record import FLOATS, Type
 from ..shapes import contiguous
 from ..traits import Activates
 from . import matmul_plan
-from .launch import Float32, Int32, Int64, Launch, Launches, Struct
+from .launch import Argument, Float32, Int32, Int64, Launch, Launches, Struct
 from .layout import THREADS, TYPES, ceil_div, divisor
 from .matmul_plan import (
     NOWHERE,
@@ -70,7 +71,14 @@ class Convolution(NamedTuple):
         return (default,) * (self.nd - len(value)) + tuple(value)
 
 
-def convolution(g: conv.Geometry, x_shape, filters: int, out, weight_last: bool, nd: int = 0):
+def convolution(
+    g: conv.Geometry,
+    x_shape: Sequence[int],
+    filters: int,
+    out: Sequence[int],
+    weight_last: bool,
+    nd: int = 0,
+) -> Convolution | None:
     """A convolution; None where numbers do not fit 31 bits, or nothing is there."""
     n, channels, space = g.split(x_shape)
     nd = nd or max(2, len(space))
@@ -201,7 +209,18 @@ def _depthwise(kind: str, c: Convolution, dtype: str, arrays, finish, last: bool
 PLAIN = (None, None, 0, 0.0, 0.0)
 
 
-def run(kind, g, x_shape, y_shape, types, a, b, y, finish=PLAIN, weight_last=None):
+def run(
+    kind: str,
+    g: conv.Geometry,
+    x_shape: Sequence[int],
+    y_shape: Sequence[int],
+    types: Sequence[Type],
+    a: Argument,
+    b: Argument,
+    y: Argument,
+    finish: Any = PLAIN,
+    weight_last: bool | None = None,
+) -> Native | None:
     """The kernel of one convolution, by whatever is the fastest that is there. x_shape, y_shape: of
     its data and result; a, b, y: what is multiplied and what comes of it: (w, x, y), (w, dy, dx) or
     (dy, x, dw)."""
@@ -215,6 +234,7 @@ def run(kind, g, x_shape, y_shape, types, a, b, y, finish=PLAIN, weight_last=Non
         return None
     if g.groups > 1 and g.groups == c.x.channels:
         deep = convolution(g, x_shape, filters, out, last, 3)
+        assert deep is not None
         arrays = (b, a, y) if kind != WEIGHT else (a, b, y)
         found = _depthwise(kind, deep, dtype, arrays, finish, g.channels_last)
         if found is not None:
@@ -246,7 +266,7 @@ class Cudnn(NamedTuple):
         """What of it are launches of ours."""
         return (*self.own.steps, *(self.after.steps if self.after else ()))
 
-    def on(self, device: int):
+    def on(self, device: int) -> tuple[Any, Any]:
         state = lib.plk_cudnn_new()
         if not state:
             raise MemoryError

@@ -89,7 +89,9 @@ def _transposed(dims, a, b, across: int, word: str, kind: str, ends) -> Launch:
     return Launch("copy.cu", name, (n_blocks,), (TILE, TILE_ROWS), arguments)
 
 
-def fill(shape, strides, offset: int, y: Type, to: Buffer, value: Argument) -> Launch:
+def fill(
+    shape: Sequence[int], strides: Sequence[int], offset: int, y: Type, to: Buffer, value: Argument
+) -> Launch:
     """The launch that puts a number into a strided part of y."""
     dims, (s,) = collapse(shape, strides)
     n, kind = prod(shape), index_of(prod(y.shape))

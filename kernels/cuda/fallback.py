@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from typing import Any
 
 import numpy as np
 
@@ -84,14 +85,14 @@ def _room(s: Spec) -> np.ndarray:
     return np.empty(physical_shape(s.shape, s.layout), NUMPY_DTYPES[s.dtype])
 
 
-def read(address, s: Spec) -> np.ndarray:
+def read(address: Any, s: Spec) -> np.ndarray:
     """The memory of the device at `address`, copied to the host."""
     values = _room(s)
     _check(lib.pl_gpu_read(ffi.cast("void *", values.ctypes.data), address, values.nbytes))
     return values
 
 
-def write(address, s: Spec, values: np.ndarray) -> None:
+def write(address: Any, s: Spec, values: np.ndarray) -> None:
     """Puts contiguous values into memory of the device at `address`."""
     _check(lib.pl_gpu_write(address, ffi.cast("void *", values.ctypes.data), values.nbytes))
 
@@ -105,7 +106,7 @@ def _check(status: int) -> None:
 
 
 @functools.cache
-def cupy():
+def cupy() -> Any:
     """The module, or None where it is not installed or does not find its libraries."""
     try:
         import cupy as module

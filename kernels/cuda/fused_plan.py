@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
-from ...engine import cuda
+from ...engine import Context, cuda
 from ..cpu.layout import broadcast_strides, collapse
 from ..fused import (
     MAX_INPUTS,
@@ -148,12 +148,12 @@ def _row_strides(group: Group) -> list[list[int]]:
 # ---- before a graph is fused ---------------------------------------------------------------------
 
 
-def can_compile(device) -> bool:
+def can_compile(device: Context) -> bool:
     """Is there a compiler for a GPU?"""
     return cuda.find("nvrtc") is not None
 
 
-def prepare(groups: Sequence[tuple[Group, Sequence[str]]], device) -> list[bool]:
+def prepare(groups: Sequence[tuple[Group, Sequence[str]]], device: Context) -> list[bool]:
     """Compiles the kernels of (group, dtypes of its inputs) for a GPU, side by side. Which of them
     there are now."""
     number = device.device_id

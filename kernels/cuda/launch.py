@@ -143,7 +143,7 @@ class Launches:
     def __init__(self, steps: Sequence[Launch | Fill | Copy], scratch_bytes: int = 0):
         self.steps, self.scratch_bytes = tuple(s for s in steps if not _empty(s)), scratch_bytes
 
-    def on(self, device: int):
+    def on(self, device: int) -> tuple[Any, Any]:
         """(C struct pl_launches, what it points into) for a device; compiles what is not compiled.
 
         Raises: MXNetError where a source does not compile or the compiler is missing; ValueError

@@ -95,7 +95,7 @@ def spread(
     return Launch(source, function, grid, (THREADS,), arguments, options=options)
 
 
-def bool_of(value) -> str:
+def bool_of(value: object) -> str:
     """A truth value in C++."""
     return "true" if value else "false"
 

@@ -15,6 +15,8 @@ from ..native import Native
 from ..record import HALVES
 from ..spec import ITEM_BYTES
 from .launch import (
+    Argument,
+    Buffer,
     Copy,
     Fill,
     Float32,
@@ -48,7 +50,7 @@ def total(value: float, dtype: str) -> Float32 | Float64:
 class ScratchSpace:
     """Scratch memory of one call, taken piece by piece."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.nbytes = 0
         self._workspace: int | None = None
 
@@ -76,7 +78,7 @@ class Matmul(NamedTuple):
 
     fields: dict[str, Any]
 
-    def on(self, device: int):
+    def on(self, device: int) -> tuple[Any, Any]:
         state = lib.plk_blas_new()
         if not state:
             raise MemoryError
@@ -93,7 +95,7 @@ def _free(state, free=lib.plk_blas_free, cast=ffi.cast) -> None:
 ARRAYS = ("a", "b", "c", "bias", "y", "aux")
 
 
-def location(at) -> dict:
+def location(at: Buffer | Scratch | None) -> dict:
     """A plk_where; None: nowhere."""
     if at is None:
         return {"kind": -1}
@@ -139,9 +141,9 @@ def matmul(
     m: int,
     n: int,
     k: int,
-    a,
-    b,
-    y,
+    a: Any,
+    b: Any,
+    y: Any,
     scratch: ScratchSpace,
     *,
     n_batch: int = 1,
@@ -153,9 +155,9 @@ def matmul(
     transpose_b: bool = False,
     alpha: float = 1.0,
     act: str | None = None,
-    bias=None,
-    residual=None,
-    kept=None,
+    bias: Any = None,
+    residual: Any = None,
+    kept: Any = None,
 ) -> list | None:
     """Steps of y = act(alpha op(a) op(b) + bias) + residual, row-major; kept gets what act is
     applied to. Arrays are Buffer or Scratch. rows: elements from one row of a, b and y to the next,
@@ -217,7 +219,7 @@ def _result(dtype, m, n, row, y, kept, bias, residual, act, alpha, partial=NOWHE
     return Struct(*arrays, partial, total(alpha, dtype), *numbers)
 
 
-def column_sums(dtype: str, a, y, n_rows: int, n_columns: int) -> Launch:
+def column_sums(dtype: str, a: Argument, y: Argument, n_rows: int, n_columns: int) -> Launch:
     """The step that adds up the rows of a (n_rows, n_columns)."""
     name = f"column_sums<{TYPES[dtype]}, {total_type(dtype)}>"
     arguments = [a, y, Int32(n_rows), Int32(n_columns)]
@@ -247,7 +249,7 @@ class Steps(NamedTuple):
     steps: Sequence[Launch | Fill | Copy | Matmul]
     scratch_bytes: int
 
-    def on(self, device: int):
+    def on(self, device: int) -> tuple[Any, Any]:
         parts, owners = [], []
         for is_matmul, group in groupby(self.steps, lambda s: isinstance(s, Matmul)):
             calls: list = list(group)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
+from typing import Any
 
-from ..record import FLOATS
+from ..native import Native
+from ..record import FLOATS, Type
 from ..shapes import lines
 from .launch import Argument, Buffer, Float64, Int32, Int64, Launch, Scratch, Struct, launches
 from .layout import (
@@ -29,12 +32,20 @@ UNROLL = 2  # of by_channel
 WIDE_BYTES = {"float64": 8}  # of what sums are kept in; else 4
 
 
-def floats(*types) -> bool:
+def floats(*types: Type) -> bool:
     """Do kernels serve: floats, the first ones of one type, and of the others one type?"""
     return all(t.dtype in FLOATS and 0 not in t.shape for t in types)
 
 
-def rows_forward(ins, outs, n_rows, n, n_params, by_column, eps):
+def rows_forward(
+    ins: Sequence[Type],
+    outs: Sequence[Type],
+    n_rows: int,
+    n: int,
+    n_params: int,
+    by_column: bool,
+    eps: float,
+) -> Native | None:
     x, gamma, beta = ins
     if not floats(*ins) or gamma.dtype != beta.dtype or any(t.dtype != x.dtype for t in outs):
         return None
@@ -52,7 +63,7 @@ def rows_forward(ins, outs, n_rows, n, n_params, by_column, eps):
     return launches(Launch("norm.cu", name, grid, block, arguments))
 
 
-def l2_rows(x, n_lead: int, eps: float):
+def l2_rows(x: Type, n_lead: int, eps: float) -> Native | None:
     """Rows are the axes after the first n_lead ones."""
     if not floats(x):
         return None
@@ -64,7 +75,9 @@ def l2_rows(x, n_lead: int, eps: float):
     return launches(Launch("norm.cu", name, grid, block, arguments))
 
 
-def rows_backward(ins, outs, n_rows, n, n_params, by_column):
+def rows_backward(
+    ins: Sequence[Type], outs: Sequence[Type], n_rows: int, n: int, n_params: int, by_column: bool
+) -> Native | None:
     dy, x, gamma, mean, rstd = ins
     same = dy.dtype == x.dtype == outs[0].dtype and mean.dtype == rstd.dtype
     params = all(t.dtype == gamma.dtype for t in outs[1:])
@@ -116,7 +129,7 @@ def _block(n: int, vector: int) -> tuple[int, int]:
 class _Channels:
     """x as (n, channels, space), and launches over it."""
 
-    def __init__(self, x, params, axis: int):
+    def __init__(self, x: Type, params: Type, axis: int):
         self.shape = lines("BatchNorm", x.shape, axis)
         self.dtype, self.size = x.dtype, prod(self.shape)
         self.kind = index_of(self.size)
@@ -141,7 +154,15 @@ class _Channels:
         )
 
 
-def batch(ins, outs, axis, attrs, batch_stats, add=False, relu=False):
+def batch(
+    ins: Sequence[Type],
+    outs: Sequence[Type],
+    axis: int,
+    attrs: dict[str, Any],
+    batch_stats: bool,
+    add: bool = False,
+    relu: bool = False,
+) -> Native | None:
     x, params = ins[0], ins[1]
     wide = all(t.dtype == params.dtype for t in (*ins[1:5], *outs[1:]))
     if not floats(*ins) or not wide or outs[0].dtype != x.dtype:
@@ -177,7 +198,19 @@ def batch(ins, outs, axis, attrs, batch_stats, add=False, relu=False):
     return launches(*steps, scratch_bytes=scratch)
 
 
-def batch_backward(ins, outs, axis, dy, y, x, gamma, mean, rstd, more, give):
+def batch_backward(
+    ins: Sequence[Type],
+    outs: Sequence[Type],
+    axis: int,
+    dy: int,
+    y: int | None,
+    x: int,
+    gamma: int,
+    mean: int,
+    rstd: int,
+    more: int | None,
+    give: int | None,
+) -> Native | None:
     """The arguments from dy on are numbers of buffers; y, more: None where there is none."""
     data, params = ins[x], ins[gamma]
     given_types = [ins[i] for i in (dy, y, x, more) if i is not None]

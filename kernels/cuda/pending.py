@@ -8,6 +8,7 @@ parallel. The plan is made again when its kernels are compiled.
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 from ...engine import ffi, lib
 from ..native import Native
@@ -31,7 +32,7 @@ class Pending:
         """Until it is ready."""
         compile_all(self._device, self._kernels)
 
-    def run(self, bufs, scalars) -> int:
+    def run(self, bufs: Any, scalars: Any) -> int:
         """Waits and runs the kernel on a lane of its GPU. Raises CompileError, MXNetError."""
         with self._lock:
             if self._made is None:

@@ -25,7 +25,9 @@ SMALL = 1 << 16  # elements; below it more threads count for more than bytes per
 MANY_ARRAYS = 6  # from so many on one vector of each fills a thread's registers
 
 
-def kinds_of(in_shapes, shape) -> tuple[list[str], list[int], list[list[int]]]:
+def kinds_of(
+    in_shapes: Sequence[Sequence[int]], shape: Sequence[int]
+) -> tuple[list[str], list[int], list[list[int]]]:
     """(how inputs broadcast to `shape`, the collapsed shape, strides of those that have any)."""
     dims, strides = collapse(shape, *(broadcast_strides(s, shape) for s in in_shapes))
     full = [1] * len(dims)
@@ -37,7 +39,12 @@ def kinds_of(in_shapes, shape) -> tuple[list[str], list[int], list[list[int]]]:
     return kinds, dims, [s for s, k in zip(strides, kinds) if k in (OUTER, INNER)]
 
 
-def pattern_of(ins: Sequence[Type], out_dtypes, in_shapes, shape) -> tuple[Pattern, list]:
+def pattern_of(
+    ins: Sequence[Type],
+    out_dtypes: Sequence[str],
+    in_shapes: Sequence[Sequence[int]],
+    shape: Sequence[int],
+) -> tuple[Pattern, list]:
     """The pattern of a loop over `shape`, and what finds its strided inputs: [] or [a Struct]."""
     kinds, dims, strides = kinds_of(in_shapes, shape)
     kind = index_of(prod(shape), *(prod(s) for s in in_shapes))
@@ -65,7 +72,9 @@ def scalar_arguments(scalars: Sequence[Name], constants: Sequence[float] | None)
     return [Float32(v) if d == "float32" else Float64(v) for v, d in zip(constants, wide)]
 
 
-def elementwise_launch(loop: Loop, pattern: Pattern, n: int, scalars: Sequence, at: Sequence):
+def elementwise_launch(
+    loop: Loop, pattern: Pattern, n: int, scalars: Sequence, at: Sequence
+) -> Launch:
     """The launch of a loop over n elements."""
     size = THREADS * (1 if n < SMALL else pattern.vector * pattern.unroll)
     arrays = map(Buffer, range(len(loop.inputs) + len(loop.results)))

@@ -8,7 +8,7 @@ gets a copy.
 from __future__ import annotations
 
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...engine import cuda, ffi, lib
 from ...engine.error import DeviceError
@@ -47,7 +47,7 @@ class Rnn(NamedTuple):
         """What of it are launches of ours."""
         return (*self.own.params.steps, *self.before.steps, *self.after.steps)
 
-    def on(self, device: int):
+    def on(self, device: int) -> tuple[Any, Any]:
         state = lib.plk_cudnn_rnn_new()
         if not state:
             raise MemoryError
@@ -72,7 +72,7 @@ def _free(state, free=lib.plk_cudnn_rnn_free, cast=ffi.cast) -> None:
     free(int(cast("uintptr_t", state)))
 
 
-def forward(call, own: Native, arrays: dict, reserve: int | None) -> Native:
+def forward(call: Any, own: Native, arrays: dict, reserve: int | None) -> Native:
     """call: a _Call of recurrent_plan. arrays: Buffers by the names of ARRAYS. reserve: the number
     of the reserve; None: inference."""
     scratch, kind, after = ScratchSpace(), lib.PLK_CUDNN_RNN_INFER, []
@@ -83,7 +83,7 @@ def forward(call, own: Native, arrays: dict, reserve: int | None) -> Native:
     return _native(call, own, kind, arrays, scratch, [_lengths(call, arrays, scratch)], after)
 
 
-def backward(call, own: Native, arrays: dict, reserve: int) -> Native:
+def backward(call: Any, own: Native, arrays: dict, reserve: int) -> Native:
     """As `forward`."""
     scratch, (at, _, nbytes) = ScratchSpace(), _reserve(call)
     lengths, copy = _lengths(call, arrays, scratch), scratch.take(nbytes)

@@ -4,15 +4,29 @@ bfloat16."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from math import inf, prod
 from typing import Any
 
 from ...engine import cuda
+from ..native import Native
 from ..ops.recurrent_cells import GATES, SPARE, Layout, layout
-from ..record import HALVES
+from ..record import HALVES, Type
 from ..spec import ITEM_BYTES
 from . import recurrent_cudnn
-from .launch import Buffer, Fill, Float32, Float64, Int32, Int64, Launch, Scalar, Scratch, Struct
+from .launch import (
+    Argument,
+    Buffer,
+    Fill,
+    Float32,
+    Float64,
+    Int32,
+    Int64,
+    Launch,
+    Scalar,
+    Scratch,
+    Struct,
+)
 from .layout import THREADS, TYPES, ceil_div
 from .matmul_plan import NOWHERE, ScratchSpace, column_sums, grid_of, matmul, steps
 
@@ -24,7 +38,7 @@ MOST_HELD = 32  # words of a line in a lane
 LIBRARY: bool | None = None  # benchmarks, tests: cuDNN where it can, or nowhere; None: by the rule
 
 
-def at(place, nbytes: int):
+def at(place: Any, nbytes: int) -> Any:
     """The same array from a byte on."""
     return place._replace(offset_bytes=place.offset_bytes + nbytes)
 
@@ -33,7 +47,9 @@ class _Call:
     """One RNN: sizes, and where its arrays lie. numbers: of the inputs data, parameters, state,
     state_cell, sequence_length."""
 
-    def __init__(self, x, length, attrs, p: float, numbers: dict[str, int]):
+    def __init__(
+        self, x: Type, length: Type, attrs: dict[str, Any], p: float, numbers: dict[str, int]
+    ):
         self.lay: Layout = layout(x.shape, **attrs)
         self.attrs, self.p, self.numbers = attrs, p, numbers
         self.dtype, self.scratch = x.dtype, ScratchSpace()
@@ -65,7 +81,7 @@ class _Call:
         number = self.numbers[name] if isinstance(name, str) else name
         return Buffer(number, cell * self.lay.batch * self.lay.hidden * self.item)
 
-    def block(self, cell: int, which: str, number: int):
+    def block(self, cell: int, which: str, number: int) -> Any:
         """gates, extra or out of a cell, or mask of a layer, in the reserve."""
         lay = self.lay
         *shapes, _ = lay.reserve_shapes(self.p)
@@ -82,7 +98,7 @@ class _Call:
         *shapes, _ = self.lay.reserve_shapes(self.p)
         return Buffer(number, sum(map(prod, shapes)) * self.item)
 
-    def pair(self, make) -> list:
+    def pair(self, make: Callable[[int], Any]) -> list:
         """Arrays of both directions; twice the first where there is one."""
         return [make(d) for d in range(self.lay.directions)] + [NOWHERE] * (2 - self.lay.directions)
 
@@ -92,7 +108,7 @@ class _Call:
     def array(self, *shape: int) -> Scratch:
         return self.scratch.take_array(self.dtype, *shape)
 
-    def length(self):
+    def length(self) -> Any:
         return Buffer(self.numbers["sequence_length"]) if self.length_kind else NOWHERE
 
     def sizes(self) -> list:
@@ -108,7 +124,7 @@ class _Call:
         clips = nan is not None and 1 + bool(self.attrs["lstm_state_clip_nan"])
         return [*map(Float32, bounds), Int32(clips)]
 
-    def matmul(self, m, n, k, a, b, y, **more) -> list:
+    def matmul(self, m: int, n: int, k: int, a: Any, b: Any, y: Any, **more: Any) -> list:
         found = matmul(self.dtype, m, n, k, a, b, y, self.scratch, **more)
         if found is None:
             raise ValueError(f"a product of {m} x {k} x {n} is too large")
@@ -148,7 +164,9 @@ class _Call:
         )
         return not stays
 
-    def stay(self, function: str, lines: tuple[int, int], struct, barrier) -> list:
+    def stay(
+        self, function: str, lines: tuple[int, int], struct: Struct, barrier: Buffer | Scratch
+    ) -> list:
         """The launch whose blocks wait for each other. lines: (units, depth), as held has them."""
         lay, held = self.lay, self.held(*lines)
         name = f"{function}<{TYPES[self.dtype]}, {MODES[lay.mode]}, {held}>"
@@ -165,13 +183,13 @@ class _Call:
         name = f"draw_mask<{TYPES[self.dtype]}>"
         return Launch("random.cu", name, grid_of(n, 4 * THREADS), (THREADS,), arguments)
 
-    def masked(self, x, mask, y, n: int) -> Launch:
+    def masked(self, x: Argument, mask: Argument, y: Argument, n: int) -> Launch:
         name = f"masked<{TYPES[self.dtype]}>"
         arguments = [x, mask, y, Int64(n)]
         return Launch("recurrent.cu", name, grid_of(n), (THREADS,), arguments)
 
 
-def forward(ins, outs, attrs):
+def forward(ins: Sequence[Type], outs: Sequence[Type], attrs: dict[str, Any]) -> Native | None:
     train, lstm = bool(attrs["train"]), attrs["mode"] == "lstm"
     numbers = {"parameters": 1, "state": 2, "state_cell": 3, "sequence_length": len(ins) - 1}
     call = _Call(ins[0], ins[-1], attrs, attrs["p"] if train else 0.0, numbers)
@@ -233,7 +251,9 @@ def forward(ins, outs, attrs):
     return recurrent_cudnn.forward(call, own, arrays, reserve if train else None)
 
 
-def backward(ins, outs, attrs, at_x: int):
+def backward(
+    ins: Sequence[Type], outs: Sequence[Type], attrs: dict[str, Any], at_x: int
+) -> Native | None:
     """at_x: number of the data among the inputs."""
     lstm = attrs["mode"] == "lstm"
     first = len(ins)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..fused import rounded
+from ..fused import Group, rounded
 from ..row_reductions import OF_ONE, REDUCTIONS, by_row, is_reduction
 from ..statements import Loop, Statement
 from .layout import TYPES
@@ -21,7 +21,9 @@ class Rows:
     """The text for a group. statements: of its steps, None where one reduces. In `loop` are the
     inputs, scalars and results; inputs of kind FULL have an element for each column."""
 
-    def __init__(self, group, loop: Loop, statements: Sequence[Statement | None], pattern: Pattern):
+    def __init__(
+        self, group: Group, loop: Loop, statements: Sequence[Statement | None], pattern: Pattern
+    ):
         self._group, self._loop, self._statements, self._pattern = group, loop, statements, pattern
         self._first = len(group.in_shapes)
         self._single = by_row(group)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from .launch import Int64, Launch
+from .launch import Argument, Int64, Launch
 from .layout import THREADS, TYPES, bool_of, ceil_div, index_of, vector_of
 from .sort_plan import Sorting
 
 
-def scatter(source_type, source, n_places, outer, n_rows, inner, dtype, add, rows, table, base=0):
+def scatter(
+    source_type: str,
+    source: Argument,
+    n_places: int,
+    outer: int,
+    n_rows: int,
+    inner: int,
+    dtype: str,
+    add: bool,
+    rows: Argument,
+    table: Argument,
+    base: int = 0,
+) -> tuple[list[Launch], int]:
     """Launches that sort places by row and sum (or set) rows; (steps, end of their scratch memory,
     which begins at `base`). rows, table: Buffer or Scratch."""
     sorting = Sorting("index.cu", source_type, source, "uint64_t", 1, n_places, n_places, base)

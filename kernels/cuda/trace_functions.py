@@ -111,7 +111,7 @@ UFUNCS: dict[str, str | Callable] = {
 FUNCTIONS: dict[str, Callable] = {}
 
 
-def function(*names: str):
+def function(*names: str) -> Callable[[Callable], Callable]:
     def add(made):
         FUNCTIONS.update(dict.fromkeys(names or (made.__name__.rstrip("_"),), made))
         return made

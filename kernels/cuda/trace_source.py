@@ -8,14 +8,14 @@ slices, transposes, gathers and broadcasting is never stored.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..record import HALVES
-from .launch import Buffer, Float64, Int32, Int64, Scalar, Scratch
+from .launch import Argument, Buffer, Float64, Int32, Int64, Scalar, Scratch
 from .layout import TYPES
 
 MAX_ARGUMENTS = 200
@@ -33,7 +33,7 @@ class Strided(NamedTuple):
     offset: int
 
 
-def probe_of(shape) -> np.ndarray:
+def probe_of(shape: Sequence[int]) -> np.ndarray:
     """An array of bytes whose memory is never touched: its views tell strides."""
     return np.empty(shape, "V1")
 
@@ -65,7 +65,7 @@ class Text:
         """A variable for a place along an axis; names and numbers are their own."""
         return text if text.isalnum() else self.value("I", text)
 
-    def argument(self, kind: str, argument) -> str:
+    def argument(self, kind: str, argument: Argument) -> str:
         if argument not in self.arguments:
             self.arguments[argument] = kind, f"a{len(self.arguments)}"
             if len(self.arguments) > MAX_ARGUMENTS:
@@ -125,7 +125,7 @@ class Text:
         return self.place(f"{i} < 0 ? 0 : {i} < {last} ? {i} : {last}")
 
 
-def literal(value) -> str:
+def literal(value: Any) -> str:
     """A number as C has it."""
     if isinstance(value, bool):
         return str(int(value))
@@ -144,7 +144,7 @@ class Node:
 
     weight = 1
 
-    def __init__(self, shape: Sequence[int], dtype):
+    def __init__(self, shape: Sequence[int], dtype: Any):
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)
 
     @property
@@ -160,12 +160,19 @@ class Leaf(Node):
 
     weight = 0
 
-    def __init__(self, place: Buffer | Scratch, shape, stored: str, strides, offset: int = 0):
+    def __init__(
+        self,
+        place: Buffer | Scratch,
+        shape: Sequence[int],
+        stored: str,
+        strides: Sequence[int],
+        offset: int = 0,
+    ):
         wide = "float32" if stored in HALVES else stored
         super().__init__(shape, wide)
         self.place, self.stored, self.strides, self.offset = place, stored, strides, offset
 
-    def text(self, k, at):
+    def text(self, k: Text, at: Sequence[str]) -> str:
         name = k.argument(f"const {TYPES[self.stored]} *", self.place)
         return k.value(self.kind, f"value_of({name}[{k.flat(at, self.strides, self.offset)}])")
 
@@ -175,11 +182,11 @@ class Number(Node):
 
     weight = 0
 
-    def __init__(self, value, dtype):
+    def __init__(self, value: Any, dtype: Any):
         super().__init__((), dtype)
         self.number = value
 
-    def text(self, k, at):
+    def text(self, k: Text, at: Sequence[str]) -> str:
         v = self.number
         if isinstance(v, Scalar):
             return k.value(self.kind, f"number<{self.kind}>({k.argument('double', v)})")
@@ -193,11 +200,11 @@ class Number(Node):
 class Place(Node):
     """start + sum of steps times the places along axes: ranges."""
 
-    def __init__(self, shape, dtype, start, steps):
+    def __init__(self, shape: Sequence[int], dtype: Any, start: int, steps: Sequence[int]):
         super().__init__(shape, dtype)
         self.start, self.steps = start, steps
 
-    def text(self, k, at):
+    def text(self, k: Text, at: Sequence[str]) -> str:
         parts = [f"(int64_t)({k.size(self.start)})"]
         parts += [f"(int64_t){i} * {k.size(s)}" for i, s in zip(at, self.steps) if s]
         return k.value(self.kind, f"({self.kind})({' + '.join(parts)})")
@@ -212,7 +219,7 @@ class Table(Node):
             raise Untraceable("a large array of constants")
         self._values = np.ascontiguousarray(values)
 
-    def text(self, k, at):
+    def text(self, k: Text, at: Sequence[str]) -> str:
         strides = [s // self._values.itemsize for s in self._values.strides]
         return k.value(self.kind, f"{k.table(self._values)}[{k.flat(at, strides)}]")
 
@@ -220,12 +227,12 @@ class Table(Node):
 class Map(Node):
     """An expression {0}, {1}, ... of others' elements, which broadcast."""
 
-    def __init__(self, text: str, of: Sequence[Node], dtype):
+    def __init__(self, text: str, of: Sequence[Node], dtype: Any):
         super().__init__(np.broadcast_shapes(*(x.shape for x in of)), dtype)
         self._text, self._of = text, of
         self.weight = 1 + sum(x.weight for x in of)
 
-    def text(self, k, at):
+    def text(self, k: Text, at: Sequence[str]) -> str:
         names = [k.element(x, own_place(x, at)) for x in self._of]
         return k.value(self.kind, f"({self.kind})({self._text.format(*names)})")
 
@@ -239,12 +246,12 @@ def own_place(x: Node, at: Sequence[str]) -> tuple[str, ...]:
 class View(Node):
     """Another node's elements elsewhere: its flat place is strides times places, plus offset."""
 
-    def __init__(self, of: Node, shape, strides, offset: int):
+    def __init__(self, of: Node, shape: Sequence[int], strides: Sequence[int], offset: int):
         super().__init__(shape, of.dtype)
         self._of, self._strides, self._offset = of, strides, offset
         self.weight = of.weight + 1
 
-    def text(self, k, at):
+    def text(self, k: Text, at: Sequence[str]) -> str:
         flat = k.flat(at, self._strides, self._offset)
         return k.element(self._of, tuple(k.split(flat, self._of.shape)))
 
@@ -252,11 +259,13 @@ class View(Node):
 class Axes(Node):
     """Another node with places along axes of its own: `find(k, at)`."""
 
-    def __init__(self, of: Node, shape, find):
+    def __init__(
+        self, of: Node, shape: Sequence[int], find: Callable[[Text, Sequence[str]], Sequence[str]]
+    ):
         super().__init__(shape, of.dtype)
         self._of, self._find, self.weight = of, find, of.weight + 1
 
-    def text(self, k, at):
+    def text(self, k: Text, at: Sequence[str]) -> str:
         return k.element(self._of, tuple(self._find(k, at)))
 
 
@@ -264,12 +273,14 @@ class Gather(Node):
     """x[index arrays]: at[first : first + their dimensions] is the place in the index arrays; keys:
     for each axis of x a node, or which place it takes."""
 
-    def __init__(self, of: Node, keys, shape, first: int, n_dims: int):
+    def __init__(
+        self, of: Node, keys: Sequence[Node | int], shape: Sequence[int], first: int, n_dims: int
+    ):
         super().__init__(shape, of.dtype)
         self._of, self._keys, self._first, self._n = of, keys, first, n_dims
         self.weight = 1 + of.weight + sum(key.weight for key in keys if isinstance(key, Node))
 
-    def text(self, k, at):
+    def text(self, k: Text, at: Sequence[str]) -> str:
         found = []
         for n, key in zip(self._of.shape, self._keys):
             if not isinstance(key, Node):
@@ -292,7 +303,7 @@ class Join(Node):
         self._parts, self._axis = parts, axis
         self.weight = 1 + sum(p.weight for p in parts)
 
-    def text(self, k, at):
+    def text(self, k: Text, at: Sequence[str]) -> str:
         i, start, found = at[self._axis], 0, ""
         for part in self._parts:
             n = part.shape[self._axis]
@@ -309,12 +320,12 @@ class Assigned(Node):
     """An array of which a part has other values; region: (start, step, n) for each axis, where n is
     -1 for an axis that the values lack."""
 
-    def __init__(self, old: Node, region, values: Node):
+    def __init__(self, old: Node, region: Sequence[tuple[int, int, int]], values: Node):
         super().__init__(old.shape, old.dtype)
         self._old, self._region, self._values = old, region, values
         self.weight = 1 + old.weight + values.weight
 
-    def text(self, k, at):
+    def text(self, k: Text, at: Sequence[str]) -> str:
         inside, own = [], []
         for i, n, (start, step, count) in zip(at, self.shape, self._region):
             if count == -1:
@@ -341,11 +352,13 @@ class Assigned(Node):
 class Module:
     """The kernels of a call: one text, of which equal ones are one function."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.tables: list[str] = []
         self._names: dict[str, str] = {}
 
-    def add(self, k: Text, members: Sequence[str], before, after) -> str:
+    def add(
+        self, k: Text, members: Sequence[str], before: Sequence[str], after: Sequence[str]
+    ) -> str:
         """The name of a function. members: declarations of its arguments before those that `k`
         asked for."""
         own = [

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from ..native import Native
-from ..record import FLOATS
+from ..record import FLOATS, Type
 from ..spec import ITEM_BYTES
 from ..update_loops import Update
 from .launch import (
@@ -52,7 +52,7 @@ def _chunks(sizes: Sequence[int], capacity: int, per_chunk: int) -> tuple[Struct
     return made, first[-1]
 
 
-def update(rule: Rule, call: Update, ins, outs) -> Native:
+def update(rule: Rule, call: Update, ins: Sequence[Type], outs: Sequence[Type]) -> Native:
     """The launches of `n` weights' steps."""
     n, states, wide, dtype, numbers = call.n, call.states, call.wide, ins[0].dtype, call.numbers
     preloaded, scaled, size = call.preloaded, rule.name == "AdamW", call.size
@@ -127,7 +127,7 @@ def _sums(ins, finite: bool):
     return steps, found, capacity, at
 
 
-def sums_of_squares(ins) -> Native | None:
+def sums_of_squares(ins: Sequence[Type]) -> Native | None:
     """Of each array."""
     made = _sums(ins, False)
     if made is None:
@@ -141,7 +141,7 @@ def sums_of_squares(ins) -> Native | None:
     return launches(*steps, scratch_bytes=scratch_bytes)
 
 
-def all_finite(ins) -> Native | None:
+def all_finite(ins: Sequence[Type]) -> Native | None:
     """Is all of all arrays finite?"""
     made = _sums(ins, True)
     if made is None:
@@ -175,7 +175,15 @@ def _lamb_step(dtype, wide, own, capacity, n_chunks, chunks, arrays, rates, sums
     return Launch("update.cu", name, (n_chunks,), (THREADS,), [chunks, given, Int64(CHUNK)])
 
 
-def lamb_directions(rule: Rule, numbers, is_corrected, dtype, groups, outs, ins) -> list[Launch]:
+def lamb_directions(
+    rule: Rule,
+    numbers: dict[str, Any],
+    is_corrected: bool,
+    dtype: str,
+    groups: Sequence[Sequence[int]],
+    outs: Sequence[Argument],
+    ins: Sequence[Type],
+) -> list[Launch]:
     """Launches of LambDirection: groups are numbers of weight, gradient, mean, variance."""
     steps, vector, wd = [], vector_of(dtype), numbers["wd"]
     for k, (group, out) in enumerate(zip(groups, outs)):
@@ -203,7 +211,9 @@ def lamb_directions(rule: Rule, numbers, is_corrected, dtype, groups, outs, ins)
     return steps
 
 
-def lamb_step(numbers, wide: bool, ins, outs) -> Native:
+def lamb_step(
+    numbers: dict[str, Any], wide: bool, ins: Sequence[Type], outs: Sequence[Type]
+) -> Native:
     """The step of one weight."""
     n, dtype = prod(outs[0].shape), ins[0].dtype
     chunks, n_chunks = _chunks([n], 1, CHUNK)
@@ -215,7 +225,13 @@ def lamb_step(numbers, wide: bool, ins, outs) -> Native:
     return launches(step)
 
 
-def lamb(rule: Rule, numbers, is_corrected, ins, outs) -> Native:
+def lamb(
+    rule: Rule,
+    numbers: dict[str, Any],
+    is_corrected: bool,
+    ins: Sequence[Type],
+    outs: Sequence[Type],
+) -> Native:
     """Directions into scratch memory, sums of squares of weights and of these, then the steps."""
     n = len(outs)
     sizes, at, directions = [prod(t.shape) for t in outs], 0, []

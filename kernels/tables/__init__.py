@@ -1,8 +1,8 @@
 """The tables of kernels: which kernel, if any, runs a call.
 
-One file for each family of operators, with the entries of all devices beside each other: shapes,
-axes and limits are found once for all. An entry sees types and attributes (native.py). `cuda.NAME`
-is loaded when the first CUDA entry runs (cuda/__init__.py).
+One file for each family of operators. The entries of all devices stand beside each other, so that
+shapes, axes and limits are computed in one place. An entry sees types and attributes (native.py).
+`cuda.NAME` is loaded when the first CUDA entry runs (cuda/__init__.py).
 """
 
 import importlib

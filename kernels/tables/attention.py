@@ -68,7 +68,7 @@ def attention_cpu(op, ins, outs, attrs):
 
 
 def _sources(attrs) -> int | None:
-    """The number of the first source among the inputs of a gradient; None where its elements
+    """The index of the first source among a gradient's inputs; None where the sources' elements
     overlap: kernels write each element of a gradient once."""
     views = operands(**attrs)
     sources = ([v[1:] for v in views if v[0] == i] for i in range(attrs["n_sources"]))

@@ -1,4 +1,4 @@
-"""Operators on blocked arrays: the same operators on what lies in memory, row-major."""
+"""Operators on arrays with a blocked layout, run as row-major operators on the memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import CPU, on_cpu, pool
 
 
 def stored_type(t: Type, tag: str) -> Type | None:
-    """The row-major array whose broadcasting against arrays stored as `tag` is that of t.
+    """The row-major array that broadcasts against arrays stored as `tag` as t does.
 
     None where there is none: t must have the layout itself, or size 1 along the blocked axes.
     """
@@ -28,7 +28,7 @@ def stored_type(t: Type, tag: str) -> Type | None:
 
 
 def pointwise_wants(op, ins, outs, attrs):
-    """The layout of the first input that has one, where no blocked axis is padded or repeated."""
+    """The first layout among the inputs, if no blocked axis is padded or broadcast."""
     tag, shape = next((t.layout for t in ins if t.layout), ""), outs[0].shape
     if not tag or len(outs) > 1 or len(parse(tag).order) != len(shape):
         return None
@@ -75,7 +75,7 @@ def concat_cpu(op, ins, outs, attrs):
 
 
 def _is_by_channels(tag: str) -> bool:
-    """Are the only blocks those of axis 1, and the axes otherwise in their order?"""
+    """Is axis 1 the only blocked axis, and are the axes in their usual order?"""
     layout = parse(tag)
     return (
         len(layout.blocks) == 1
@@ -95,7 +95,7 @@ def pooling_wants(op, ins, outs, attrs):
 
 @on_cpu("Pooling", layouts=True)
 def pooling_cpu(op, ins, outs, attrs):
-    """Blocks of channels are so many more images with their channels last."""
+    """Each block of channels is pooled as an image of its own, with channels last."""
     x, y = ins[0], outs[0]
     if not x.layout or x.layout != y.layout or not _is_by_channels(x.layout):
         return None

@@ -31,7 +31,7 @@ def iou_cpu(op, ins, outs, attrs):
 
 
 def _sort_cost(rows, n):
-    """Sorting, and the pairs that suppression looks at when a tenth of the boxes stays."""
+    """Cost of sorting, and of comparing pairs when a tenth of the boxes is kept."""
     return rows * n * (50 + n / 20)
 
 

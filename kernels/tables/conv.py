@@ -1,5 +1,5 @@
-"""Convolutions and their gradients, which convolve and transpose, too: float32 on CPUs, all floats
-on GPUs."""
+"""Convolutions, transposed convolutions and their gradients: float32 on CPUs, all float dtypes on
+GPUs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ..native import Native
 from ..ops import conv, deconv
 from . import on_cpu, on_cuda
 
-# of a sum over the batch: as many threads may work on it, and each share has a result to add
+# parts of a sum over the batch: the most threads that share it; each part is added at the end
 MAX_SHARES, LEAST_PIXELS = 8, 128
-FORCE_PLAIN = False  # tests: plain layouts, without oneDNN
+FORCE_PLAIN = False  # set by tests: row-major layouts, without oneDNN
 GEOMETRY = ("kernel", "stride", "dilate", "pad", "num_group", "layout")
 
 
 class Call(NamedTuple):
-    """One convolution. x, y: shapes of its data and its result, whichever is computed."""
+    """One convolution, or its gradient. x, y: the shapes of the convolution's data and result."""
 
     g: conv.Geometry
     x: tuple[int, ...]
@@ -85,14 +85,14 @@ def fields_of(kind: int, call: Call, bias: bool = False) -> dict[str, Any]:
 
 
 def us_of(fields, types):
-    """Microseconds on one core."""
+    """The estimated time on one core, in microseconds."""
     per_output = fields["channels"] // fields["groups"] * prod(fields["kernel"])
     multiplies = fields["n"] * fields["filters"] * prod(fields["out"]) * per_output
     return cost(*types, *types) + 2 + 2 * multiplies / FLOPS_PER_US
 
 
 def primitive_of(primitive, us, **fields):
-    """A Native that runs a new primitive of oneDNN; None where there is none."""
+    """A Native that runs a new oneDNN primitive; None where oneDNN has none."""
     if not primitive:
         return None
     return Native(
@@ -129,7 +129,7 @@ def _on_cpu(kind: int, call: Call, types, bias: bool = False) -> Native | None:
 
 
 def _sum_of_shares(fields, us):
-    """The gradient of weights as a sum over shares of the batch; None where oneDNN has none."""
+    """The weight gradient, summed over parts of the batch; None where oneDNN has no primitive."""
     n = fields["n"]
     worth = max(1, n * prod(fields["out"]) // LEAST_PIXELS)
     per = -(-n // min(n, worth, MAX_SHARES))
@@ -178,7 +178,7 @@ def deconvolution_cpu(op, ins, outs, attrs):
 
 
 def _on_cuda(kind: str, call: Call, ins, outs, arrays, no_bias=True) -> Native | None:
-    """arrays: numbers of the buffers, as conv_plan.run has them."""
+    """arrays: indices of the buffers, in the order of conv_plan.run."""
     plan, (a, b, y) = cuda.conv_plan, map(cuda.Buffer, arrays)
     finish = (None if no_bias else cuda.Buffer(2), *plan.PLAIN[1:])
     return plan.run(kind, *call, (*ins, *outs), a, b, y, finish)

@@ -1,5 +1,5 @@
-"""The fused convolution, and changes of memory layout. On CPUs float32, on blocks of channels where
-that is the fastest; on GPUs all floats, row-major."""
+"""The fused convolution, and conversions of memory layouts. On CPUs float32, with blocked channels
+where these are fastest; on GPUs all float dtypes, row-major."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from .fused import loop_of
 
 
 def block() -> int:
-    """Channels that lie side by side in a blocked layout: one vector register of float32."""
+    """Channels of one block: as many float32 as a vector register holds."""
     return 16 if lib.plk_isa_best() == lib.PLK_AVX512 else 8
 
 
 def blocked(ndim: int) -> str:
-    """The layout of data with blocks of channels: "aBcd8b"."""
+    """The layout of data with blocked channels, such as "aBcd8b"."""
     return f"aB{'cdefg'[: ndim - 2]}{block()}b"
 
 
 def _blocked_weights() -> str:
-    """The layout of a two-dimensional kernel between such data."""
+    """The layout of the weights of a two-dimensional convolution on such data."""
     return f"ABcd{block()}b{block()}a"
 
 
@@ -48,7 +48,7 @@ def _fused_fields(ins, outs, attrs):
     for name, t in zip(("x_layout", "w_layout", "y_layout"), (ins[0], ins[1], outs[0])):
         ndim = len(t.shape)
         axes = "abcdefg"[:ndim]
-        # row-major weights may be reordered in the call; data may not, where a sum is in place
+        # the call may reorder row-major weights; not data, if a residual is added in place
         plain = axes
         if name[0] != "w" and g.channels_last:
             plain = _channels_last(ndim)
@@ -58,13 +58,13 @@ def _fused_fields(ins, outs, attrs):
     return fields
 
 
-# kernels of oneDNN that are not compiled for a shape
+# kernels of oneDNN that are not JIT-compiled for a shape
 SLOW = (b"ref", b"gemm", b"x64:gemm")
 
 
 @CPU.wants("_conv")
 def conv_wants(op, ins, outs, attrs):
-    """Blocks of channels where oneDNN has a compiled kernel for them, else what it likes best."""
+    """Blocked channels where oneDNN has a JIT-compiled kernel for them, else what it prefers."""
     if suits_winograd(ins, outs, attrs):
         data = blocked(4)
         return Wanted((data, _blocked_weights(), "", data)[: len(ins)], (data,))
@@ -103,7 +103,7 @@ def conv_wants(op, ins, outs, attrs):
 
 
 def _ours(types) -> bool:
-    """Are the types those of our kernels on blocks of channels?"""
+    """Do our own kernels for blocked channels take these types?"""
     return not conv.FORCE_PLAIN and all(t.dtype == "float32" and 0 not in t.shape for t in types)
 
 
@@ -127,18 +127,18 @@ def fused_conv_cpu(op, ins, outs, attrs):
     return conv.primitive_of(primitive, conv.us_of(fields, (*ins, *outs)), **after)
 
 
-MOST_COPIED_BYTES = 2 << 20  # measured: from there on oneDNN is faster, which skips the padding
+MOST_COPIED_BYTES = 2 << 20  # measured: from here on oneDNN is faster, because it skips the padding
 
 
 def _suits_direct(ins, outs, attrs) -> bool:
-    """Does conv_blocked.c serve this `_conv`, in its layouts?"""
+    """Does conv_blocked.c compute this `_conv`, in the layouts it needs?"""
     g = conv.geometry("_conv", attrs)
     x, y = ins[0], outs[0]
     if len(g.kernel) != 2 or g.groups > 1 or g.channels_last or not _ours((*ins, *outs)):
         return False
     if y.shape[1] % block() or prod(x.shape[1:]) > MAX_IMAGE:
         return False
-    # the rows of one window are copied, and their padding is multiplied
+    # the rows of a window are copied, and the padding is multiplied too
     reach = [(k - 1) * d + 1 for k, d in zip(g.kernel, g.dilate)]
     width = (y.shape[3] - 1) * g.stride[1] + reach[1]
     copied = x.shape[1] * reach[0] * width * ITEM_BYTES["float32"]
@@ -146,7 +146,7 @@ def _suits_direct(ins, outs, attrs) -> bool:
 
 
 def _direct_layouts(x) -> tuple[str, str]:
-    """What conv_blocked.c wants of data and weights."""
+    """The layouts that conv_blocked.c needs for data and weights."""
     if x.shape[1] % block():
         return "", f"Abcd{block()}a"
     return blocked(4), _blocked_weights()
@@ -178,7 +178,7 @@ def _direct(ins, outs, attrs):
 
 
 def _rectify(attrs) -> int:
-    """The activation, where it is one that a tile does before it is stored."""
+    """The activation, if the kernel can apply it before it stores a tile."""
     if attrs["act"] == "clip":
         return lib.PLK_CLIP
     found = conv_fused.activation(attrs["act"], attrs["act_attrs"])
@@ -187,7 +187,7 @@ def _rectify(attrs) -> int:
 
 
 def _suits_depth(ins, outs, attrs) -> bool:
-    """One window for each channel: does conv_depth.c serve, in its layouts?"""
+    """A depthwise convolution: does conv_depth.c compute it, in the layouts it needs?"""
     g = conv.geometry("_conv", attrs)
     x, y = ins[0], outs[0]
     if len(g.kernel) != 2 or g.channels_last or not _ours((*ins, *outs)):
@@ -210,7 +210,7 @@ def _depth(ins, outs, attrs):
 
 
 def _blocked_fields(g, x, y, attrs):
-    """What our own kernels on blocks of channels are told."""
+    """The parameters of our own kernels for blocked channels."""
     return {
         "lanes": block(),
         "n": x.shape[0],
@@ -230,7 +230,7 @@ def _act_fields(attrs):
     if not found:
         return {}
     made = loop_of(*found)
-    assert made is not None  # activations are such operators
+    assert made is not None  # activations are generated loops too
     loop, scalars = made
     return {"act": {"loop": loop, "scalars": scalars}}
 
@@ -244,7 +244,7 @@ WEIGHT_US, TILE_US = 0.0060, 0.0040
 
 
 def suits_winograd(ins, outs, attrs) -> bool:
-    """Is Winograd's filtering the fastest way to compute a `_conv`?"""
+    """Is Winograd the fastest algorithm for a `_conv`?"""
     g = conv.geometry("_conv", attrs)
     n, channels, _ = g.split(ins[0].shape)
     _, filters, out = g.split(outs[0].shape)

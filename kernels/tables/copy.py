@@ -39,7 +39,7 @@ def _along(op, shape, attrs) -> int:
 
 
 def _span(op, y, attrs) -> tuple[tuple[int, ...], list[int], int]:
-    """(shape, strides, offset) of what a slice assignment writes."""
+    """(shape, strides, offset) of the elements that a slice assignment writes."""
     return strided_slice(op.name, y, {k: attrs[k] for k in ("begin", "end", "step")})
 
 
@@ -47,7 +47,7 @@ def _span(op, y, attrs) -> tuple[tuple[int, ...], list[int], int]:
 
 
 def copy_native(function: str, found: StridedCopy, y: Type, types) -> Native | None:
-    """The kernel of a copy into y; types: of the arrays that memory moves for it."""
+    """The kernel of a copy into y. types: of the arrays that are read and written."""
     dims, (a, b) = collapse(found.shape, found.in_strides, found.out_strides)
     if len(dims) > MAX_DIMS:
         return None
@@ -83,7 +83,7 @@ def move_cpu(op, ins, outs, attrs):
 
 @on_cpu("MakeLoss", "LinearRegressionOutput", "MAERegressionOutput", "SVMOutput")
 def loss_cpu(op, ins, outs, attrs):
-    """Losses that only have a gradient: their input."""
+    """Losses whose forward pass returns its input: only their gradient computes."""
     x = ins[0]
     found = StridedCopy(x.shape, contiguous(x.shape), contiguous(x.shape))
     return copy_native("plk_copy_run" if len(ins) == 1 else "plk_copy_like", found, x, (x, x))

@@ -15,7 +15,7 @@ MAX_SHARED = 48 << 10
 
 
 def _lengths(ins, attrs) -> list[tuple[int, str] | None]:
-    """(number, dtype) of the inputs with the lengths of data and labels; None: not given."""
+    """(index, dtype) of the inputs with the lengths of data and of labels; None: not given."""
     found: list[tuple[int, str] | None] = []
     at = 2
     for use in ("use_data_lengths", "use_label_lengths"):

@@ -1,5 +1,5 @@
-"""Matrix products: float32 on CPUs; on GPUs all floats, of which those of 16 bits are summed in
-float32 (and float32 rounded to TF32 where PLAIT_TF32 says so)."""
+"""Matrix products: float32 on CPUs; on GPUs all float dtypes. GPUs accumulate 16-bit floats in
+float32, and round float32 to TF32 if PLAIT_TF32 is set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from . import on_cpu, on_cuda
 
 
 class Call(NamedTuple):
-    """n_batch products (m, k) . (k, n) of arrays that may lie in memory transposed."""
+    """n_batch matrix products (m, k) . (k, n); either operand may be stored transposed."""
 
     m: int
     n: int
@@ -113,7 +113,7 @@ def _on_cuda(call: Call | None, ins, outs, **more) -> Native | None:
 
 
 def _product(call: Call, ins, scratch, **more):
-    """The steps of a product of buffers 0 and 1."""
+    """The steps of the matrix product of buffers 0 and 1."""
     flags = {k: getattr(call, k) for k in ("transpose_a", "transpose_b", "alpha", "n_batch")}
     a, b, y = map(cuda.Buffer, (0, 1, len(ins)))
     return cuda.matmul(ins[0].dtype, call.m, call.n, call.k, a, b, y, scratch, **flags, **more)
@@ -158,11 +158,11 @@ def dot_sum_cuda(op, ins, outs, attrs):
     return cuda.steps([*found, sums], scratch)
 
 
-# ---- products of attention on interleaved projections: CUDA --------------------------------------
+# ---- matrix products of attention on packed projections: CUDA ------------------------------------
 
 
 def _part(shape: tuple[int, ...], heads: int, parts: int) -> tuple[int, int, int]:
-    """(elements of a head, from one head to the next, from one row to the next) of a packed array
+    """(size of a head, stride of heads, stride of rows), in elements, of a packed array
     (length, batch, width)."""
     _, batch, width = shape
     size = width // (heads * parts)

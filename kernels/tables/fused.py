@@ -1,5 +1,5 @@
-"""Fused groups: on CPUs their compiled loop under the drivers of pointwise kernels, on GPUs a
-generated kernel."""
+"""Fused groups: on CPUs a compiled loop, which the pointwise drivers call; on GPUs a generated
+kernel."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from .reduce import method
 
 def can_compile(device) -> bool:
     """Is there a C compiler?"""
-    from ..cpu import jit  # here: it brings much of the standard library, and few processes compile
+    from ..cpu import (
+        jit,
+    )  # imported here: it loads much of the standard library, and few processes compile
 
     return jit.compiler() is not None
 
@@ -127,7 +129,7 @@ def jit_function(group: Group, dtypes: Sequence[str]) -> int:
 
 def loop_of(op, attrs) -> tuple[int, list[float]] | None:
     """The generated loop of an operator of one float32 array, (address, scalars): what a kernel
-    can apply to its results. None where it is no such loop."""
+    can apply to its results. None if the operator has no such loop."""
     if op.name == "_fused":
         group, scalars = attrs["group"], attrs["scalars"]
         address = jit_function(group, ["float32"])
@@ -144,7 +146,7 @@ def loop_of(op, attrs) -> tuple[int, list[float]] | None:
 
 
 def _reduction(group: Group, fields: dict, kept_strides: list[int]) -> dict:
-    """The fields of plk_map_reduce. kept_strides: 0 along the reduced dimensions."""
+    """The fields of plk_map_reduce. kept_strides: strides of the result, 0 along reduced axes."""
     shape = fields["shape"]
     dims = list(zip(shape, contiguous(shape), (s == 0 for s in kept_strides)))
     run, _, inner_reduced = dims.pop() if dims else (1, 1, True)

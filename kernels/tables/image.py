@@ -1,4 +1,4 @@
-"""Entries of image operators."""
+"""Image operators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import on_cpu
 
 
 def _place(x, mean, factor, shift) -> tuple[str, tuple]:
-    """One image of bytes (H, W, C) into float planes."""
+    """One uint8 image (H, W, C) to float planes."""
     h, w, c = x.shape
     fields = {
         "height": h,

@@ -1,4 +1,4 @@
-"""Selections by an array of indices along one axis, and their gradients."""
+"""Operators that select by indices along one axis (take, pick, Embedding), and their gradients."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..shapes import Lines, lines, one_axis
 from ..spec import ITEM_BYTES
 from . import on_cpu, on_cuda
 
-MAX_OUTER = 65535  # of a grid's second dimension
+MAX_OUTER = 65535  # the limit of a grid's second dimension
 
 
 def _usable(indices, mode: str, n: int, dtypes) -> bool:
-    """Does a kernel read these indices of an axis of n elements, and need not check them?"""
+    """Can a kernel use these indices into an axis of n elements without checking them?"""
     return indices.dtype in dtypes and mode != "raise" and (n > 0 or not prod(indices.shape))
 
 
@@ -28,7 +28,7 @@ def _along(op, whole, attrs) -> Lines:
 
 
 def _take(function, along, indices, dtype, mode, types) -> Native | None:
-    """A kernel on the lines `along` of an array."""
+    """A kernel for an array seen as `along`: (outer, n, inner)."""
     if not _usable(indices, mode, along.n, NATIVE):
         return None
     count = prod(indices.shape)
@@ -161,7 +161,8 @@ def take_grad_cuda(op, ins, outs, attrs):
         return None
     if not _usable(indices, attrs["mode"], n, NUMERIC):
         return None
-    steps, scratch = [cuda.Fill(cuda.Buffer(2), nbytes(dx))], 0
+    steps: list[cuda.Fill | cuda.Launch] = [cuda.Fill(cuda.Buffer(2), nbytes(dx))]
+    scratch = 0
     if prod(dy.shape):
         wrap = cuda.Int32(attrs["mode"] == "wrap")
         places = f"TakenRows<{cuda.TYPES[indices.dtype]}>"

@@ -1,4 +1,4 @@
-"""The normalisations, what is fused with them, and their gradients."""
+"""Normalizations, the operators fused with them, and their gradients."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..ops.deprecated import relative_attrs
 from ..shapes import lines, many_axes, one_axis
 from . import on_cpu, on_cuda
 
-STEPS = 0.6  # per element: three passes of a few operations
+STEPS = 0.6  # time per element: three passes of a few operations each
 
 
 class Rows(NamedTuple):
-    """n_rows rows of n elements, each normalised. Row i has parameter i % n_params for all of its
-    elements; by_column: a parameter for each column instead."""
+    """n_rows rows of n elements; each row is normalized. Row i uses parameter i % n_params for all
+    its elements; by_column: there is a parameter for each column instead."""
 
     n_rows: int
     n: int
@@ -55,7 +55,7 @@ def _moments(op, attrs) -> dict | None:
 
 
 def _normalised(op, x, gamma, attrs) -> Rows | int | None:
-    """Over what a _norm_grad goes: rows, or all but one axis; None: neither."""
+    """What a _norm_grad reduces over: rows, or all axes but one; None: neither."""
     shape, axes = x.shape, list(many_axes(op.name, attrs["axes"], len(x.shape)))
     if not shape:
         return None

@@ -1,4 +1,4 @@
-"""Borders around arrays."""
+"""Padding of arrays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MODES = {
 
 
 def _pad(function, mode, pad_width, x, y):
-    """x: the smaller array."""
+    """x: the array without padding."""
     pads = list(zip(pad_width[::2], pad_width[1::2]))
     if not any(pad_width) or 0 in x.shape or len(pads) != len(x.shape):
         return None

@@ -1,4 +1,4 @@
-"""Selections by places of several numbers: gather_nd, scatter_nd."""
+"""Operators that index several axes at once: gather_nd, scatter_nd."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WHAT = {  # how a scatter writes; PLK_SET_IN: into input 0
 
 
 class Points(NamedTuple):
-    """n places of `depth` numbers each, among n_rows rows of `inner` elements."""
+    """n indices of `depth` numbers each, into n_rows rows of `inner` elements."""
 
     n: int
     depth: int
@@ -110,7 +110,7 @@ def scatter_nd_cuda(op, ins, outs, attrs):
     first = cuda.Copy(to, cuda.Buffer(0), nbytes(y)) if given else cuda.Fill(to, nbytes(y))
     if not points.n * points.inner:
         return cuda.launches(first)
-    # what is only stored moves as words
+    # values that are only stored are copied as words
     dtype = y.dtype if add else f"uint{8 * ITEM_BYTES[y.dtype]}"
     places = f"PointRows<{cuda.TYPES[indices.dtype]}>"
     at = cuda.Struct(cuda.Buffer(1 + given), struct)

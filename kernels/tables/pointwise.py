@@ -1,4 +1,4 @@
-"""Every operator that is an expression of its inputs, element by element."""
+"""Pointwise operators: expressions of their inputs, element by element."""
 
 from __future__ import annotations
 

@@ -15,13 +15,19 @@ from ..spec import ITEM_BYTES
 from . import on_cpu, on_cuda
 
 KINDS = {"max": lib.PLK_POOL_MAX, "avg": lib.PLK_POOL_AVG, "sum": lib.PLK_POOL_SUM}
-BOX = {"size": 1, "kernel": 1, "stride": 1, "pad": 0, "out": 1}  # axes that are not there
+BOX = {
+    "size": 1,
+    "kernel": 1,
+    "stride": 1,
+    "pad": 0,
+    "out": 1,
+}  # for axes that the data does not have
 GEOMETRY = ("kernel", "pool_type", "global_pool", "pooling_convention", "stride", "pad", "layout")
-LARGE = 64  # elements of a window that a warp reads together
+LARGE = 64  # window elements that a warp reads at once
 
 
 class Call(NamedTuple):
-    """Windows on `planes` arrays (*space, inner); box: the sizes in BOX, of three axes."""
+    """Pooling of `planes` arrays (*space, inner). box: the sizes named in BOX, for three axes."""
 
     planes: int
     inner: int
@@ -30,12 +36,12 @@ class Call(NamedTuple):
     channels_last: bool
 
     def n(self, of: str) -> int:
-        """Elements of all planes of the data ("size"), or of the results ("out")."""
+        """The number of elements of all planes: of the data ("size") or of the results ("out")."""
         return self.planes * self.inner * prod(self.box[of])
 
 
 def _call(attrs, shape, planes: int | None = None, inner: int = 1) -> Call:
-    """shape: of the data, as the operator's windows see it; planes: where others are meant."""
+    """shape: of the data, in the attributes' layout; planes: if not batch x channels."""
     w = windows(shape, **{k: attrs[k] for k in GEOMETRY})
     if planes is None:
         planes, inner = (shape[0], shape[-1]) if w.channels_last else (shape[0] * shape[1], 1)
@@ -59,8 +65,8 @@ def _on_cpu(function: str, attrs, call: Call, types) -> Native | None:
 
 
 def channels_last(attrs, shape, images, channels, types):
-    """Forward pooling of `images` arrays (*space, channels); shape: as the operator's windows see
-    the data."""
+    """Forward pooling of `images` arrays (*space, channels); shape: of the data, in the
+    attributes' layout."""
     return _on_cpu("plk_pool_last", attrs, _call(attrs, shape, images, channels), types)
 
 

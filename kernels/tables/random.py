@@ -10,7 +10,7 @@ from ..native import Native
 from ..record import FLOATS, NATIVE_FLOATS
 from . import on_cpu, on_cuda
 
-# operator -> the distribution and the names of its numbers
+# operator -> (distribution, names of its parameters)
 DISTRIBUTIONS = {
     "_random_uniform": ("uniform", "low", "high"),
     "_random_normal": ("normal", "loc", "scale"),
@@ -20,7 +20,7 @@ DISTRIBUTIONS |= {f"{name}_like": of for name, of in DISTRIBUTIONS.items()}
 
 
 def _numbers(op, attrs) -> tuple[str, float, float]:
-    """(distribution, its two numbers)"""
+    """(distribution, its two parameters)"""
     kind, *names = DISTRIBUTIONS[op.name]
     a, b = (*(attrs[name] for name in names), 0.0)[:2]
     return kind, a, b

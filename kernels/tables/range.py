@@ -1,4 +1,4 @@
-"""Ranges, and diagonals of ones."""
+"""_arange and eye."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..ops.create import arange_count
 from ..record import FLOATS
 from . import on_cpu, on_cuda
 
-EXACT = 2**53  # whole numbers up to here are doubles
+EXACT = 2**53  # integers up to here are exact in float64
 
 
 def _first(attrs) -> float:
-    """Where an _arange begins."""
+    """The first value of an _arange."""
     return arange_count(*(attrs[k] for k in ("start", "stop", "step", "repeat")))[0]
 
 

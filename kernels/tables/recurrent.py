@@ -66,8 +66,8 @@ def rnn_cpu(op, ins, outs, attrs):
 
 
 def _data(ins, attrs) -> int | None:
-    """The number of the data among the inputs of a gradient; None: it was recorded without a
-    reserve, so the reference runs forward again."""
+    """The index of the data among a gradient's inputs; None: the forward pass kept no reserve, so
+    the reference runs it again."""
     if prod(ins[-1].shape) == 0:
         return None
     return 3 if attrs["mode"] == "lstm" else 2

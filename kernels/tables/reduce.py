@@ -1,4 +1,4 @@
-"""Reductions over axes, and positions of extremes."""
+"""Reductions over axes, argmax and argmin."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KINDS = {
 
 
 def _axes(op, x, attrs) -> tuple[tuple[int, ...], int]:
-    """(the reduced axes, how many elements become one)"""
+    """(the reduced axes, how many elements are reduced to one)"""
     axes = many_axes(op.name, attrs["axis"], len(x.shape), attrs.get("exclude", False))
     return axes, prod(x.shape[a] for a in axes)
 
@@ -34,7 +34,7 @@ def _axes(op, x, attrs) -> tuple[tuple[int, ...], int]:
 
 
 def method(name: str, count: int) -> tuple[int, float]:
-    """(kind in C, what multiplies the result) of a reduction over `count` elements."""
+    """(kind in C, factor of the result) of a reduction over `count` elements."""
     return KINDS[name], 1 / count if name == "mean" else 1.0
 
 

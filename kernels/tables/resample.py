@@ -1,4 +1,4 @@
-"""Entries of operators that resample images, float32."""
+"""Operators that resample images: float32."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..cpu.layout import cost
 from ..native import Native
 from . import on_cpu
 
-MAX_PIXELS = 1 << 31  # of a plane: kernels hold places in 32 bits
+MAX_PIXELS = 1 << 31  # elements of a plane: kernels use 32-bit indices
 
 
 def _serves(types):

@@ -12,11 +12,11 @@ from ..ops.roi import MAX_SAMPLES, pair
 from ..record import FLOATS
 from . import on_cpu, on_cuda
 
-LIMIT = 1 << 31  # kernels hold places in 32 bits
+LIMIT = 1 << 31  # kernels use 32-bit indices
 
 
 def _align(op, ins, outs, attrs) -> tuple[bool, Any, Any, dict]:
-    """(is it the gradient?, data, pooled, attributes of ROIAlign as kernels name them)"""
+    """(whether it is the gradient, data, pooled, ROIAlign's attributes by the kernels' names)"""
     back = op.name == "_roi_align_grad"
     data, pooled = (outs[0], ins[0]) if back else (ins[0], outs[0])
     sampling, aligned = max(attrs["sample_ratio"], 0), attrs["aligned"]
@@ -93,7 +93,7 @@ def _regions(shape, rois, bins, scale, sampling=0, aligned=False):
 
 
 def _by_bands(kind: str, ins, outs, bins, groups: int, back: bool, **more) -> Native | None:
-    """Averages, or their transpose."""
+    """The averages, or their gradient."""
     x, rois = ins
     data, pooled = (outs[0], x) if back else (x, outs[0])
     if x.dtype not in FLOATS or any(t.dtype != x.dtype for t in (rois, *outs)):

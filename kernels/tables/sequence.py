@@ -59,7 +59,7 @@ def end_cpu(op, ins, outs, attrs):
 
 
 def _on_cuda(function, element, ins, y, kind, inner, sizes, *more) -> Native:
-    """sizes: what the function wants to know besides elements and `inner`."""
+    """sizes: arguments of the function after the number of elements and `inner`."""
     size, name = prod(y.shape), f"{function}<{element}, {cuda.TYPES[ins[1].dtype]}, {kind}>"
     counts = cuda.index(size, kind), cuda.divisor(max(inner, 1), kind)
     arguments = [*counts, *sizes, *map(cuda.Buffer, range(3)), *more]

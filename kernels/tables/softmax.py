@@ -13,12 +13,12 @@ from ..shapes import Lines, lines
 from . import on_cpu, on_cuda
 
 LENGTH_BYTES = {"int32": 4, "int64": 8}
-STEPS = 1.5  # per element: an exponential and three passes
-COLUMNS, COLUMN_ROWS = 32, 8  # softmax.cu: threads of a block where lines are columns
+STEPS = 1.5  # time per element: an exponential and three passes
+COLUMNS, COLUMN_ROWS = 32, 8  # of softmax.cu: threads of a block that computes columns
 
 
 class Call(NamedTuple):
-    """One softmax. lengths: the dtype of input 1, where it limits lines."""
+    """One softmax. lengths: the dtype of input 1 if it holds the lengths of lines."""
 
     along: Lines
     log: bool = False
@@ -40,7 +40,7 @@ def _activation_call(op, x, attrs) -> Call:
 
 
 def _classes(op, shape, attrs) -> Lines:
-    """The lines of SoftmaxOutput: axis 1, the last one, or all but the first."""
+    """The axes of one softmax in SoftmaxOutput: axis 1, the last one, or all but the first."""
     if attrs["multi_output"]:
         return lines(op.name, shape, 1)
     return lines(op.name, shape, -1) if attrs["preserve_shape"] else _rows(shape)
@@ -93,7 +93,7 @@ def softmax_grad_cpu(op, ins, outs, attrs):
 
 
 def _launch_lines(function: str, types: str, along: Lines, held: tuple, arrays, n_arrays=1):
-    """The launch of a function's `_rows` or `_columns`. held: dtypes of what a thread holds."""
+    """Launches a function's `_rows` or `_columns`. held: dtypes of the values in registers."""
     outer, n, inner = along
     if inner == 1:
         threads, items, vector = cuda.row_shape(n, cuda.vector_of(*held), n_arrays)
@@ -108,7 +108,7 @@ def _launch_lines(function: str, types: str, along: Lines, held: tuple, arrays, 
 
 
 def _on_cuda(call: Call | None, x: Type, y: Type, to: int = 1) -> Native | None:
-    """softmax of input 0 into buffer `to`."""
+    """The softmax of input 0, written to buffer `to`."""
     if call is None or x.dtype not in FLOATS or y.dtype not in FLOATS or 0 in x.shape:
         return None
     dtypes = (x.dtype, y.dtype, call.lengths or "int32")

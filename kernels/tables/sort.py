@@ -13,13 +13,13 @@ from ..shapes import lines
 from . import on_cpu, on_cuda
 
 INDEX_DTYPES = ("float32", "float64", "int32", "int64", "uint8")
-# ret_typ -> (are values given?, indices?, a mask?)
+# ret_typ -> whether it returns values, indices, a mask
 GIVE = {"value": (1, 0, 0), "indices": (0, 1, 0), "both": (1, 1, 0), "mask": (0, 0, 1)}
 BITS = (lib.PLK_SORT_VALUES, lib.PLK_SORT_INDICES, lib.PLK_SORT_MASK)
 
 
 def _wanted(op, attrs) -> tuple[tuple[int, int, int], str]:
-    """(what is given, the dtype of indices)"""
+    """(what is returned, the dtype of indices)"""
     give = attrs.get("ret_typ", {"sort": "value", "argsort": "indices"}.get(op.name))
     return GIVE[give], attrs.get("dtype", "int64")
 

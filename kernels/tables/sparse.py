@@ -1,4 +1,4 @@
-"""Entries of the operators that sparse arrays are computed with."""
+"""The operators that compute with sparse arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entries of the triangular matrices' operators."""
+"""Operators on triangular matrices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..native import Native
 from ..spec import ITEM_BYTES
 from . import on_cpu
 
-LARGEST = {"potrf": 512, "trsm": 1024, "trmm": 1024}  # beyond, LAPACK and NumPy are faster
+LARGEST = {"potrf": 512, "trsm": 1024, "trmm": 1024}  # above it LAPACK and NumPy are faster
 SUFFIX = {"float32": "", "float64": "_f64"}
 
 

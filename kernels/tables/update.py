@@ -14,7 +14,7 @@ from . import on_cpu, on_cuda
 
 LAMB = ("lamb_update_phase1", "lamb_again")
 BOUNDS = ("lower_bound", "upper_bound")
-# of update.cu: rule -> its struct, the numbers that are members of it
+# of update.cu: rule -> (its struct, the parameters that are its members)
 STRUCTS = {
     "sgd_update": ("Sgd", "rescale_grad clip_gradient"),
     "sgd_mom_update": ("SgdMom", "momentum rescale_grad clip_gradient"),
@@ -39,12 +39,13 @@ STRUCTS = {
 
 
 def _of(rules) -> list[str]:
-    """The operators with one of these rules."""
+    """Names of the operators with one of these rules."""
     return sorted({op.name for op in REGISTRY.values() if rule_name(op.name) in rules})
 
 
 def _usable(call: Update, ins) -> bool:
-    """Weights and gradients of one dtype, the other arrays of it or, where it has 16 bits, wide."""
+    """Do kernels take these dtypes: one of weights and gradients, and of the other arrays the same,
+    or float32 beside 16-bit floats?"""
     dtype = ins[0].dtype
     full = "float32" if call.wide else dtype
     each = [ins[k * call.size : (k + 1) * call.size] for k in range(call.n)]
@@ -63,7 +64,7 @@ def _are(types, dtype: str) -> bool:
 
 
 def _numbers(call: Update, attrs) -> dict:
-    """The fields of plk_update that say where the rule's numbers come from."""
+    """The fields of plk_update that say where the rule's parameters come from."""
     where, fixed = [], []
     for name in RULES[call.rule].numbers:
         scalars = call.numbers.get(name)
@@ -133,7 +134,7 @@ def multi_lamb_cpu(op, ins, outs, attrs):
 
 
 def _lamb_step(op, ins) -> tuple[bool, bool]:
-    """(is the weight wide?, are the types those of kernels?)"""
+    """(whether there is a float32 master weight, whether kernels take these types)"""
     wide, dtype = op.name.startswith("mp_"), ins[0].dtype
     return wide, dtype in (HALVES if wide else ("float32",)) and _are(ins[1:], "float32")
 

@@ -3,13 +3,32 @@
 #define PLAIT_DRIVER_H
 #include "engine/core/process.h"
 #include "engine/core/program.h"
+#include "engine/core/push.h"
 #include "engine/core/wait.h"
 
 #define CHECK(condition) ((condition) ? (void)0 : fail_at(__FILE__, __LINE__, #condition))
 
 _Noreturn void fail_at(const char *file, int line, const char *condition);
 int wait_read(uintptr_t array);
+int wait_all(void);
 void report_all(void);                        /* waits until nothing is pending and every error is reported */
+
+/* Kernels of doubles: the sum of two; x * scalar + 0.5 (of plan_of); a failure; a random call's seed and counter. */
+int add_run(const void *params, void *const *bufs, const double *scalars);
+int scale_run(const void *params, void *const *bufs, const double *scalars);
+int fails_run(const void *params, void *const *bufs, const double *scalars);
+int random_run(const void *params, void *const *bufs, const double *scalars);
+extern const size_t one_double[];
+uintptr_t plan_of(pl_kernel kernel, int n_in, int n_scalars, int flags);
+uintptr_t double_array(double value);
+double double_value(uintptr_t array);             /* waits for it */
+
+/* rules.c */
+void rules(void);
+uintptr_t small_program(uintptr_t add, uintptr_t scale, uintptr_t random);
+
+/* memory.c */
+void memory_failures(void);
 
 /* programs.c */
 void random_control(uint64_t seed);

@@ -4,7 +4,7 @@ import numpy as np
 import plait as mx
 import pytest
 from plait.engine import cpu
-from plait.graph.decompositions import body_entry
+from plait.graph.decompositions import decomposition_entry
 from plait.graph.graph import Builder, variable
 from plait.graph.program import lower
 from plait.kernels.cpu.backend import CPU
@@ -58,7 +58,7 @@ def test_a_kernel_of_its_own_comes_first():
 def test_eager_calls_have_one_kernel():
     op = REGISTRY["_softmax_output_grad"]
     attrs = op.parse({"normalization": "valid", "use_ignore": True})
-    found = body_entry(op, [Type((8, 5)), Type((8,))], [Type((8, 5))], attrs, cpu())
+    found = decomposition_entry(op, [Type((8, 5)), Type((8,))], [Type((8, 5))], attrs, cpu())
     assert found.function == "pl_kernel_loop" and not found.can_fail
 
 

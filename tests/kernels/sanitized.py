@@ -9,9 +9,9 @@ import random
 import sys
 import zlib
 
+import native_calls as native
 import numpy as np
 import plait.ndarray  # noqa: F401  (bodies of operators run on its arrays)
-import test_native as native
 from plait.engine import lib
 from plait.engine.error import MXNetError
 from plait.kernels.record import REGISTRY

@@ -3,9 +3,9 @@ it equals the reference."""
 
 import random
 
+import native_calls as native
 import numpy as np
 import pytest
-import test_native as native
 from plait.engine.error import MXNetError
 from plait.kernels.record import REGISTRY
 
