@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..engine import cpu, waitall
 from ..engine.error import InvalidValue, ShapeError
@@ -220,13 +221,29 @@ def _message(kind: str, x: NDArray, use: int, peer: int, name: str, priority: in
     group.run(kind, [x], [use], (x.size, peer), "sum", name, number, priority, compared=False)
 
 
-def barrier(group: Group | None = None) -> None:
+def collect(
+    value: Any, root: int | None = None, *, group: Group | None = None, name: str = ""
+) -> list | None:
+    """The values of all ranks, Python objects, in the order of ranks. Waits for them: for small
+    things, once in a while.
+
+    root: only this rank gets them, the others None; default: all do.
+    """
+    group = group or init()
+    if group.size == 1:
+        return [value]
+    barrier(group, name=f"collect {name}".rstrip())  # a rank that does other things is told so
+    exchanged = group.communicator
+    return exchanged.allgather(value) if root is None else exchanged.gather(value, root)
+
+
+def barrier(group: Group | None = None, *, name: str = "barrier") -> None:
     """Waits until every rank is here and has done what it pushed before."""
     waitall()
     group = group or init()
     if group.size > 1:
         one = empty((1,))
-        group.run("all_reduce", [one], [UPDATE], (1, True), "sum", "barrier")
+        group.run("all_reduce", [one], [UPDATE], (1, True), "sum", name)
         one.wait_to_read()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dist import Group, init
 from ..engine import files
 from ..engine.error import InvalidValue
 from ..ndarray.autograd import rank_gradients
@@ -14,7 +15,12 @@ from ..ndarray.saved_state import CHECKPOINT, StateError, copied, merged, parse,
 from ..training import optimizer as opt
 from ..training.kvstore import KVStore, KVStoreBase
 from ..training.kvstore.base import check_store, state_of
-from ..training.kvstore.choose import choose_sparse_store, choose_store, spans_processes
+from ..training.kvstore.choose import (
+    choose_sparse_store,
+    choose_store,
+    ranks_of,
+    spans_processes,
+)
 from ..training.optimizer import Optimizer
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
@@ -78,6 +84,8 @@ class Trainer:
         if isinstance(optimizer, opt.Optimizer):
             self._scale = float(optimizer.rescale_grad)
         self._kvstore_params = {"kvstore": kvstore, "update_on_kvstore": update_on_kvstore}
+        if spans_processes(kvstore):
+            init()
         self._reset_kvstore()
         self._attach()
 
@@ -150,6 +158,12 @@ class Trainer:
             self._kv_initialized = True
         if self._params_to_init and self._kvstore is not None:
             self._params_to_init = [p for p in self._params_to_init if not self._stored(p, equal)]
+
+    @property
+    def _ranks(self) -> Group | None:
+        """The ranks that train together, if the store spans several."""
+        self._init_kvstore()
+        return ranks_of(self._kvstore)
 
     def _make_kvstore(self) -> None:
         asked = self._kvstore_params["update_on_kvstore"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ...dist import Group
 from ...engine.error import InvalidType
 from .base import KVStoreBase, check_store, create
 from .dist import DistStore
@@ -16,6 +17,11 @@ update_on_store = True  # MXNET_UPDATE_ON_KVSTORE in compatibility mode
 def spans_processes(kvstore: Any) -> bool:
     """Does a store, or the one that a name makes, sum over processes?"""
     return "dist" in kvstore.lower() if isinstance(kvstore, str) else isinstance(kvstore, DistStore)
+
+
+def ranks_of(store: Any) -> Group | None:
+    """The group of ranks that a store sums over; None: it does not."""
+    return store._group if isinstance(store, DistStore) else None
 
 
 def choose_store(

@@ -9,6 +9,7 @@ from os import PathLike
 from typing import Any
 
 from ...data.io import DataDesc
+from ...dist import Group
 from ...engine import Context, cpu
 from ...graph.residuals import checked
 from ...ndarray import NDArray, functions
@@ -19,7 +20,7 @@ from ...symbol.executor import Executor
 from .. import optimizer as opt
 from ..initializer import InitDesc, Uniform
 from ..kvstore import KVStore, KVStoreBase
-from ..kvstore.choose import choose_store
+from ..kvstore.choose import choose_store, ranks_of
 from ..model_params import load_checkpoint
 from .base_module import BaseModule
 from .described import MissingParameter, ModuleError, check_input_names, parse_data_desc
@@ -138,6 +139,10 @@ class Module(BaseModule):
         """The store, if it updates the weights."""
         assert self._kvstore is not None
         return self._kvstore
+
+    @property
+    def _ranks(self) -> Group | None:
+        return ranks_of(self._kvstore)
 
     @property
     def _own_updater(self) -> opt.Updater:
