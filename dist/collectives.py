@@ -104,13 +104,14 @@ def _two(
     operation: str = "sum",
     name: str = "",
     priority: int = 0,
+    key: int | None = None,
 ) -> NDArray:
     """A collective with one input and one new output."""
     with pause():
         here = _on_host(x)
         made = empty(shape, dtype=x.dtype)
         group.run(
-            kind, [here, made], [READ, WRITE], (n, *arguments), operation, name, None, priority
+            kind, [here, made], [READ, WRITE], (n, *arguments), operation, name, key, priority
         )
         return made if x.context.memory == cpu().memory else made.as_in_context(x.context)
 
@@ -157,13 +158,19 @@ def reduce_scatter(
 
 
 def all_gather(
-    x: NDArray, *, group: Group | None = None, name: str = "", priority: int = 0
+    x: NDArray,
+    *,
+    group: Group | None = None,
+    name: str = "",
+    key: int | None = None,
+    priority: int = 0,
 ) -> NDArray:
-    """All ranks' x, one after the other along axis 0: (n, ...) gives (size * n, ...)."""
+    """All ranks' x, one after the other along axis 0: (n, ...) gives (size * n, ...). key: as of
+    all_reduce."""
     group = group or init()
     (x,) = check_arrays(x, "all_gather")
     shape = (group.size * x.shape[0], *x.shape[1:]) if x.shape else (group.size,)
-    return _two("all_gather", x, shape, x.size, group, name=name, priority=priority)
+    return _two("all_gather", x, shape, x.size, group, name=name, priority=priority, key=key)
 
 
 def all_to_all(
