@@ -113,6 +113,7 @@ NAMES = {  # attribute of mx -> (module, name there)
 }
 HOOKS = {  # what a room needs of one that stands on it: engine/hooks.py
     "server of stores": ("training.kvstore.kvstore_server", "serve"),
+    "leave servers": ("training.kvstore.requests", "leave"),
     "kernel of a decomposition": ("graph.decompositions", "body_entry"),
     "custom instances": ("ndarray.custom", "Instances"),
     "operator of graphs": ("symbol.contrib", "operator_of"),

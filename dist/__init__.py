@@ -29,6 +29,7 @@ from .world import (
     local_size,
     new_group,
     rank,
+    servers,
     size,
 )
 
@@ -51,5 +52,6 @@ __all__ = [
     "receive",
     "reduce_scatter",
     "send",
+    "servers",
     "size",
 ]

@@ -207,25 +207,38 @@ def send(x: NDArray, to: int, *, name: str = "", priority: int = 0) -> None:
         _message("send", _on_host(x), READ, to, name, priority)
 
 
-def receive(out: NDArray, of: int, *, name: str = "", priority: int = 0) -> NDArray:
-    """Writes what a rank of the world sends into out, of the same shape and dtype. Returns out."""
+def receive(
+    out: NDArray, of: int, *, name: str = "", priority: int = 0, timeout: float | None = None
+) -> NDArray:
+    """Writes what a rank of the world sends into out, of the same shape and dtype. Returns out.
+
+    timeout: seconds until it fails; default: PLAIT_COMM_TIMEOUT; 0: never.
+    """
     group = messages()
     _check_rank(of, group, "receive: of")
     (out,) = check_arrays(out, "receive")
     with pause():
         here = _on_host(out)
-        _message("receive", here, WRITE, of, name, priority)
+        _message("receive", here, WRITE, of, name, priority, timeout)
         if here is not out:
             copy_into(here, out)
     return out
 
 
-def _message(kind: str, x: NDArray, use: int, peer: int, name: str, priority: int) -> None:
+def _message(
+    kind: str,
+    x: NDArray,
+    use: int,
+    peer: int,
+    name: str,
+    priority: int,
+    timeout: float | None = None,
+) -> None:
     group = messages()
     if peer == group.rank:
         raise InvalidValue(f"{kind}: rank {peer} is this process\n  fix: x.copy()")
     number = group.message_id(peer, kind == "send")
-    group.run(kind, [x], [use], (x.size, peer), "sum", name, number, priority, compared=False)
+    group.run(kind, [x], [use], (x.size, peer), "sum", name, number, priority, False, timeout)
 
 
 def collect(

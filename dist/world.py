@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from typing import Any
 
 from ..engine import at_end, ffi, hooks, lib, raise_last
@@ -63,7 +64,9 @@ def _join() -> None:
     heartbeat.start(everyone.rank, everyone.size, everyone.bcast, _abandon)
     lib.pl_heartbeat_watch(ffi.addressof(lib, "pl_comm_rank_left"))
     at_end.append(_finalize)
-    _state.update(world=made[0], messages=made[1], serves=serves)
+    _state.update(world=made[0], messages=made[1], serves=serves, servers=range(n, everyone.size))
+    if n < everyone.size and not serves:
+        atexit.register(hooks.get("leave servers"))
 
 
 def _abandon() -> None:
@@ -87,6 +90,12 @@ def messages() -> Group:
     """All ranks, servers among them, for messages between two of them."""
     init()
     return _state.get("messages") or _state["world"]
+
+
+def servers() -> range:
+    """The ranks, after those of the workers, that serve stores: of `dist.send` and `receive`."""
+    init()
+    return _state.get("servers", range(0))
 
 
 def is_initialized() -> bool:

@@ -18,9 +18,11 @@ from ..training.kvstore.base import check_store, state_of
 from ..training.kvstore.choose import (
     choose_sparse_store,
     choose_store,
+    n_summed,
     ranks_of,
     spans_processes,
 )
+from ..training.kvstore.dist_async import AsyncStore
 from ..training.optimizer import Optimizer
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
@@ -165,6 +167,12 @@ class Trainer:
         self._init_kvstore()
         return ranks_of(self._kvstore)
 
+    @property
+    def _n_summed(self) -> int:
+        """How many processes' gradients a step sums."""
+        self._init_kvstore()
+        return n_summed(self._kvstore)
+
     def _make_kvstore(self) -> None:
         asked = self._kvstore_params["update_on_kvstore"]
         store: KVStoreBase | None
@@ -189,6 +197,11 @@ class Trainer:
                 on_store = bool(asked)
         if store is None:
             return
+        if not on_store and isinstance(store, AsyncStore):
+            raise TrainerError(
+                "Please set update_on_kvstore=True when training in async mode: servers update the"
+                " weights"
+            )
         if on_store and not store.is_capable("optimizer"):
             raise TrainerError(
                 f"Please set update_on_kvstore=False when training with {type(store)}"

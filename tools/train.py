@@ -113,13 +113,12 @@ def train_epoch(
     progress, mean = Progress(len(loader), label), LossMetric() if mean is None else mean
     if not loader.given:
         mean.reset()
-    ranks = trainer._ranks
-    n_ranks = 1 if ranks is None else ranks.size
+    ranks, n_summed = trainer._ranks, trainer._n_summed
     for x, y in loader:
         with autograd.record():
             loss = loss_of(net(x), y)
         loss.backward()
-        trainer.step(x.shape[0] * n_ranks)
+        trainer.step(x.shape[0] * n_summed)
         mean.update(None, loss)
         progress.step(loss)
         if after_batch is not None:

@@ -9,6 +9,7 @@ float32 word: value i lies in byte i // 4, the first one in its highest bits. So
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,7 @@ class GradientCompression(Stateful):
             sent = residual.astype("float16")
             residual -= sent.astype("float32")
             return sent
-        codes = empty((-(-gradient.size // WORD),), dtype="int32")
+        codes = self.room(gradient.shape)
 
         def pack():
             flat = residual._memory().reshape(-1)
@@ -121,8 +122,17 @@ class GradientCompression(Stateful):
         push(pack, [gradient, residual], [residual, codes], lane="comm", priority=priority)
         return codes
 
+    def room(self, shape: tuple[int, ...]) -> NDArray:
+        """An array for what `encoded` gives for a gradient."""
+        if self.kind == "fp16":
+            return empty(shape, dtype="float16")
+        return empty((-(-math.prod(shape) // WORD),), dtype="int32")
+
     def decoded(self, codes: NDArray, shape: tuple[int, ...], priority: int = 0) -> NDArray:
-        """The sum of what several processes sent in two bits: their codes one after the other."""
+        """What a process sent; in two bits, the sum of what several did: their codes one after the
+        other."""
+        if self.kind == "fp16":
+            return codes.astype("float32")
         total, threshold = empty(shape), self.threshold
         words = -(-total.size // WORD)
 

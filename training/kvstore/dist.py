@@ -99,10 +99,8 @@ class DistStore(KVStore):
         assert compression is not None
         sent = compression.encoded(key, merged.as_in_context(cpu()), priority)
         options: Any = {"group": group, "name": str(key), "key": number, "priority": priority}
-        if compression.kind == "fp16":
-            arrived = all_reduce(sent, **options).astype("float32")
-        else:
-            arrived = compression.decoded(all_gather(sent, **options), merged.shape, priority)
+        exchange = all_reduce if compression.kind == "fp16" else all_gather
+        arrived = compression.decoded(exchange(sent, **options), merged.shape, priority)
         return arrived.as_in_context(merged.context)
 
     def _number(self, keys: tuple) -> int:

@@ -291,7 +291,7 @@ class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
 
 class GradientUpdateHandler(BatchEnd):
     """Steps the trainer after each batch, before all other handlers; the batch size is the losses'
-    size, times the number of ranks that train together."""
+    size, times the number of ranks whose gradients are summed."""
 
     def __init__(self, priority: int = -2000):
         self.priority = priority
@@ -299,6 +299,5 @@ class GradientUpdateHandler(BatchEnd):
     def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         loss = kwargs["loss"]
         losses = loss if isinstance(loss, (list, tuple)) else [loss]
-        ranks = estimator.trainer._ranks
-        n_ranks = 1 if ranks is None else ranks.size
-        estimator.trainer.step(n_ranks * sum(part.shape[0] for part in losses))
+        trainer = estimator.trainer
+        trainer.step(trainer._n_summed * sum(part.shape[0] for part in losses))
