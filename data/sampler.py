@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -39,7 +39,13 @@ class Sampler(Stateful):
     item, or from a generator that is an attribute.
     """
 
-    not_state = ("_length", "_indices", "_start", "_interval", "_batch_size")
+    not_state: ClassVar[tuple[str, ...]] = (
+        "_length",
+        "_indices",
+        "_start",
+        "_interval",
+        "_batch_size",
+    )
 
     def __len__(self) -> int:
         raise InvalidType(f"{type(self).__name__} must define __len__")

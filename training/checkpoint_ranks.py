@@ -19,7 +19,7 @@ def gathered(state: dict) -> dict | None:
     if _ranks() == 1:
         return state
     text, arrays = encoded(state)
-    buffers = {name: bytes(serialization.save_tobuffer([a])) for name, a in arrays.items()}
+    buffers = {n: bytes(serialization.save_tobuffer({n: a})) for n, a in arrays.items()}
     digests = {name: hashlib.sha256(b).digest() for name, b in buffers.items()}
     dist.barrier(name="checkpoint")
     first = dist.exchange(digests if dist.rank() == 0 else None)
@@ -29,7 +29,7 @@ def gathered(state: dict) -> dict | None:
         return None
     return state | {
         RANKS: [
-            (text, {name: serialization.load_frombuffer(b)[0] for name, b in other.items()})
+            (text, {n: serialization.load_frombuffer(b)[n] for n, b in other.items()})
             for text, other in parts[1:]
         ]
     }

@@ -15,7 +15,7 @@ def combine(metrics: Sequence[EvalMetric], group: dist.Group | None) -> None:
     if group is None or group.size == 1:
         return
     single = list(_single(metrics))
-    ranks = dist.collect([m.statistics() for m in single], group=group, name="metrics")
+    ranks = dist.collect([m.statistics() for m in single], group=group, name="metrics") or []
     for metric, counted in zip(single, zip(*ranks)):
         metric.combine(counted)
 
