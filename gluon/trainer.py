@@ -101,10 +101,10 @@ class Trainer:
                     f" set. More than one trainers for a {p._stype} Parameter is not supported."
                     "\n  fix: use one Trainer for all parameters"
                 )
-        for p in self._params:
-            p._trainer = self
         if any(p._data is not None for p in self._params):
             self._parameter_has_data()
+        for p in self._params:
+            p._trainer = self
 
     def _check_contexts(self):
         """The devices of all parameters; if every parameter is on a single device (a network placed

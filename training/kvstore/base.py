@@ -4,7 +4,7 @@ tests."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any, ClassVar
 
@@ -168,7 +168,7 @@ class TestStore(KVStoreBase):
     num_workers = 1
 
 
-STORES: dict[str, Callable] = {}  # name -> class; kvstore.py and nccl.py fill it
+STORES: dict[str, type] = {}  # name -> class; kvstore.py and nccl.py fill it
 
 
 def state_of(store: KVStoreBase) -> tuple[Any, dict]:
