@@ -266,7 +266,8 @@ def run(argv: list[str] | None = None) -> list[dict]:
     """Trains as the arguments say; writes checkpoint, graph and curve to --out. Returns the history
     by epoch."""
     args = parser().parse_args(argv)
-    seed_all(args.seed)
+    ranks = dist.init() if spans_processes(args.kvstore) else None
+    seed_all(args.seed + (0 if ranks is None else ranks.rank))
     train, valid = load_images(args.data, True), load_images(args.data, False)
     image = train[0][0]
     net = build(args.model, image.shape[-1])
@@ -275,7 +276,6 @@ def run(argv: list[str] | None = None) -> list[dict]:
         net.hybridize(static_alloc=True, static_shape=True)
     loss_of = SoftmaxCrossEntropyLoss()
     loss_of.hybridize(args.hybridize)
-    ranks = dist.init() if spans_processes(args.kvstore) else None
     if ranks is None or ranks.size == 1:
         train_loader = DataLoader(train, args.batch_size, shuffle=True, last_batch="keep")
     else:
