@@ -112,6 +112,8 @@ NAMES = {  # attribute of mx -> (module, name there)
     "stream": ("ndarray.streaming", "stream"),
 }
 HOOKS = {  # what a room needs of one that stands on it: engine/hooks.py
+    "server of stores": ("training.kvstore.kvstore_server", "serve"),
+    "leave servers": ("training.kvstore.requests", "leave"),
     "kernel of a decomposition": ("graph.decompositions", "decomposition_entry"),
     "custom instances": ("ndarray.custom", "Instances"),
     "operator of graphs": ("symbol.contrib", "operator_of"),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from .. import dist
 from ..engine.error import InvalidType, InvalidValue
 from ..ndarray import functions
 from ..ndarray.saved_state import Stateful
@@ -18,6 +19,7 @@ __all__ = [
     "BatchSampler",
     "FilterSampler",
     "IntervalSampler",
+    "SplitSampler",
 ]
 
 
@@ -37,7 +39,13 @@ class Sampler(Stateful):
     item, or from a generator that is an attribute.
     """
 
-    not_state = ("_length", "_indices", "_start", "_interval", "_batch_size")
+    not_state: ClassVar[tuple[str, ...]] = (
+        "_length",
+        "_indices",
+        "_start",
+        "_interval",
+        "_batch_size",
+    )
 
     def __len__(self) -> int:
         raise InvalidType(f"{type(self).__name__} must define __len__")
@@ -104,6 +112,60 @@ class IntervalSampler(Sampler):
 
     def __len__(self):
         return self._length if self._rollover else -(-self._length // self._interval)
+
+
+class SplitSampler(Sampler):
+    """This rank's share of 0 ... length - 1: part part_index of num_parts, all of the same size, so
+    that all ranks have as many batches.
+
+    Where length is not divisible by num_parts, the last numbers of a pass are left out; with
+    shuffle each pass leaves out others.
+
+    Args:
+        num_parts, part_index: default: the number of ranks, and this rank (`mx.dist`).
+        shuffle: a new order in each pass, made from (seed, number of the pass): it is the same on
+            all ranks without messages, so shares never overlap.
+
+    >>> sampler = gluon.data.SplitSampler(7, num_parts=2, part_index=1, shuffle=False)
+    >>> list(sampler), len(sampler)
+    ([3, 4, 5], 3)
+    """
+
+    not_state = (*Sampler.not_state, "_num_parts", "_part_index", "_shuffle", "_seed")
+
+    def __init__(
+        self,
+        length: int,
+        num_parts: int | None = None,
+        part_index: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+    ):
+        self._num_parts = dist.size() if num_parts is None else num_parts
+        self._part_index = dist.rank() if part_index is None else part_index
+        if not 0 <= self._part_index < self._num_parts:
+            raise InvalidValue(
+                f"SplitSampler: part_index must be in [0, num_parts) = [0, {self._num_parts}), got"
+                f" {self._part_index}"
+            )
+        if length < self._num_parts:
+            raise InvalidValue(
+                f"SplitSampler: {length} items cannot be split in {self._num_parts} parts"
+            )
+        self._length, self._shuffle, self._seed = length, shuffle, seed
+        self._pass = 0
+
+    def __iter__(self):
+        order: Any = range(self._length)
+        if self._shuffle:
+            generator = np.random.Generator(np.random.Philox(key=[self._seed, self._pass]))
+            order = generator.permutation(self._length).tolist()
+        self._pass += 1
+        n = len(self)
+        return iter(order[self._part_index * n : (self._part_index + 1) * n])
+
+    def __len__(self):
+        return self._length // self._num_parts
 
 
 class BatchSampler(Sampler):

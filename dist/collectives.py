@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..engine import cpu, waitall
 from ..engine.error import InvalidValue, ShapeError
@@ -103,13 +104,14 @@ def _two(
     operation: str = "sum",
     name: str = "",
     priority: int = 0,
+    key: int | None = None,
 ) -> NDArray:
     """A collective with one input and one new output."""
     with pause():
         here = _on_host(x)
         made = empty(shape, dtype=x.dtype)
         group.run(
-            kind, [here, made], [READ, WRITE], (n, *arguments), operation, name, None, priority
+            kind, [here, made], [READ, WRITE], (n, *arguments), operation, name, key, priority
         )
         return made if x.context.memory == cpu().memory else made.as_in_context(x.context)
 
@@ -156,13 +158,19 @@ def reduce_scatter(
 
 
 def all_gather(
-    x: NDArray, *, group: Group | None = None, name: str = "", priority: int = 0
+    x: NDArray,
+    *,
+    group: Group | None = None,
+    name: str = "",
+    key: int | None = None,
+    priority: int = 0,
 ) -> NDArray:
-    """All ranks' x, one after the other along axis 0: (n, ...) gives (size * n, ...)."""
+    """All ranks' x, one after the other along axis 0: (n, ...) gives (size * n, ...). key: as of
+    all_reduce."""
     group = group or init()
     (x,) = check_arrays(x, "all_gather")
     shape = (group.size * x.shape[0], *x.shape[1:]) if x.shape else (group.size,)
-    return _two("all_gather", x, shape, x.size, group, name=name, priority=priority)
+    return _two("all_gather", x, shape, x.size, group, name=name, priority=priority, key=key)
 
 
 def all_to_all(
@@ -199,34 +207,63 @@ def send(x: NDArray, to: int, *, name: str = "", priority: int = 0) -> None:
         _message("send", _on_host(x), READ, to, name, priority)
 
 
-def receive(out: NDArray, of: int, *, name: str = "", priority: int = 0) -> NDArray:
-    """Writes what a rank of the world sends into out, of the same shape and dtype. Returns out."""
+def receive(
+    out: NDArray, of: int, *, name: str = "", priority: int = 0, timeout: float | None = None
+) -> NDArray:
+    """Writes what a rank of the world sends into out, of the same shape and dtype. Returns out.
+
+    timeout: seconds until it fails; default: PLAIT_COMM_TIMEOUT; 0: never.
+    """
     group = messages()
     _check_rank(of, group, "receive: of")
     (out,) = check_arrays(out, "receive")
     with pause():
         here = _on_host(out)
-        _message("receive", here, WRITE, of, name, priority)
+        _message("receive", here, WRITE, of, name, priority, timeout)
         if here is not out:
             copy_into(here, out)
     return out
 
 
-def _message(kind: str, x: NDArray, use: int, peer: int, name: str, priority: int) -> None:
+def _message(
+    kind: str,
+    x: NDArray,
+    use: int,
+    peer: int,
+    name: str,
+    priority: int,
+    timeout: float | None = None,
+) -> None:
     group = messages()
     if peer == group.rank:
         raise InvalidValue(f"{kind}: rank {peer} is this process\n  fix: x.copy()")
     number = group.message_id(peer, kind == "send")
-    group.run(kind, [x], [use], (x.size, peer), "sum", name, number, priority, compared=False)
+    group.run(kind, [x], [use], (x.size, peer), "sum", name, number, priority, False, timeout)
 
 
-def barrier(group: Group | None = None) -> None:
+def collect(
+    value: Any, root: int | None = None, *, group: Group | None = None, name: str = ""
+) -> list | None:
+    """The values of all ranks, Python objects, in the order of ranks. Waits for them: for small
+    things, once in a while.
+
+    root: only this rank gets them, the others None; default: all do.
+    """
+    group = group or init()
+    if group.size == 1:
+        return [value]
+    barrier(group, name=f"collect {name}".rstrip())  # a rank that does other things is told so
+    exchanged = group.communicator
+    return exchanged.allgather(value) if root is None else exchanged.gather(value, root)
+
+
+def barrier(group: Group | None = None, *, name: str = "barrier") -> None:
     """Waits until every rank is here and has done what it pushed before."""
     waitall()
     group = group or init()
     if group.size > 1:
         one = empty((1,))
-        group.run("all_reduce", [one], [UPDATE], (1, True), "sum", "barrier")
+        group.run("all_reduce", [one], [UPDATE], (1, True), "sum", name)
         one.wait_to_read()
 
 

@@ -84,6 +84,24 @@ def of_mpi(comm: Any) -> Place:
     return place
 
 
+def servers(size: int, environ: Mapping[str, str] = os.environ) -> int:
+    """How many of a job's ranks, the last ones, are servers of stores: `python -m plait launch -s`.
+
+    Raises InvalidValue where DMLC_NUM_WORKER and DMLC_NUM_SERVER do not give the number of ranks.
+    """
+    n = _number(environ, "DMLC_NUM_SERVER") or 0
+    workers = _number(environ, "DMLC_NUM_WORKER")
+    if n and (workers is None or not workers or workers + n != size):
+        raise InvalidValue(
+            compose(
+                f"DMLC_NUM_WORKER={workers} and DMLC_NUM_SERVER={n} must add up to the number of"
+                f" ranks, {size}",
+                fix="python -m plait launch -n WORKERS -s SERVERS script.py",
+            )
+        )
+    return n
+
+
 def restarts(environ: Mapping[str, str] = os.environ) -> int:
     """How often `python -m plait launch --restarts` has started this job again; 0 at first."""
     return _number(environ, "PLAIT_RESTART") or 0

@@ -85,12 +85,14 @@ class Group:
         key: int | None = None,
         priority: int = 0,
         compared: bool = True,
+        timeout: float | None = None,
     ) -> None:
         """Pushes a collective.
 
         arrays: dense, of one dtype, in the host's memory; uses: READ, WRITE or UPDATE of each.
         key: of new_id, for a collective that all ranks run again; its description is compared
             with the other ranks' only once. compared: False: never.
+        timeout: seconds until it fails; default: PLAIT_COMM_TIMEOUT; 0: never.
         """
         dtype = arrays[0]._spec.dtype
         schedule = self.schedule(kind, dtype, operation, *arguments)
@@ -112,7 +114,7 @@ class Group:
                 self._single_id() if key is None else key,
                 text,
                 priority,
-                settings.get("PLAIT_COMM_TIMEOUT"),
+                settings.get("PLAIT_COMM_TIMEOUT") if timeout is None else timeout,
                 lib.pl_name((f"{kind} {name}".rstrip()).encode()),
                 at,
             )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 from typing import Any
 
-from ..engine import at_end, ffi, lib, raise_last
+from ..engine import at_end, ffi, hooks, lib, raise_last
 from ..engine.error import InvalidType, MXNetError
 from . import environment, heartbeat
 from .group import Group
@@ -16,6 +17,9 @@ def init() -> Group:
     """Joins the ranks of this job, once; later calls change nothing. A process that no launcher
     (mpiexec, srun, `python -m plait launch`) started is a world of one rank, and needs no MPI.
 
+    In a job with servers (`python -m plait launch -s 2`) the world is its workers. A server does
+    not return from here: it serves until the workers end.
+
     Returns: the group of all ranks. Raises MXNetError where mpi4py or an MPI library is missing.
     """
     if "world" not in _state:
@@ -23,6 +27,9 @@ def init() -> Group:
             _state.update(world=Group(0, [0]), place=environment.Place(0, 1, 0, 1))
         else:
             _join()
+            if _state["serves"]:
+                hooks.get("server of stores")()
+                raise SystemExit(0)
     return _state["world"]
 
 
@@ -47,11 +54,19 @@ def _join() -> None:
     if lib.pl_mpi_open(MPI.__file__.encode(), MPI._handleof(MPI.BYTE), largest):
         raise_last()
     _state.update(MPI=MPI, place=environment.of_mpi(everyone), whole=True)
-    made = [make_group(everyone.Dup(), range(everyone.size)) for _ in range(2)]
+    n = everyone.size - environment.servers(everyone.size)
+    serves = everyone.rank >= n
+    alike = everyone.Split(int(serves), everyone.rank)
+    made = [
+        make_group(alike, range(n, everyone.size) if serves else range(n)),
+        make_group(everyone.Dup(), range(everyone.size)),
+    ]
     heartbeat.start(everyone.rank, everyone.size, everyone.bcast, _abandon)
     lib.pl_heartbeat_watch(ffi.addressof(lib, "pl_comm_rank_left"))
     at_end.append(_finalize)
-    _state.update(world=made[0], messages=made[1])
+    _state.update(world=made[0], messages=made[1], serves=serves, servers=range(n, everyone.size))
+    if n < everyone.size and not serves:
+        atexit.register(hooks.get("leave servers"))
 
 
 def _abandon() -> None:
@@ -72,14 +87,26 @@ def make_group(communicator: Any, ranks) -> Group:
 
 
 def messages() -> Group:
-    """All ranks, for messages between two of them."""
+    """All ranks, servers among them, for messages between two of them."""
     init()
     return _state.get("messages") or _state["world"]
+
+
+def servers() -> range:
+    """The ranks, after those of the workers, that serve stores: of `dist.send` and `receive`."""
+    init()
+    return _state.get("servers", range(0))
 
 
 def is_initialized() -> bool:
     """Was `init` called?"""
     return "world" in _state
+
+
+def is_main() -> bool:
+    """Is this rank 0, which writes files and logs, or a process that has not joined a job? Joins
+    none."""
+    return not is_initialized() or _state["world"].rank == 0
 
 
 def rank() -> int:

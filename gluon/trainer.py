@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dist import Group, init
 from ..engine import files
 from ..engine.error import InvalidValue
 from ..ndarray.autograd import rank_gradients
@@ -14,7 +15,14 @@ from ..ndarray.saved_state import CHECKPOINT, StateError, copied, merged, parse,
 from ..training import optimizer as opt
 from ..training.kvstore import KVStore, KVStoreBase
 from ..training.kvstore.base import check_store, state_of
-from ..training.kvstore.choose import choose_sparse_store, choose_store, spans_processes
+from ..training.kvstore.choose import (
+    choose_sparse_store,
+    choose_store,
+    n_summed,
+    ranks_of,
+    spans_processes,
+)
+from ..training.kvstore.dist_async import AsyncStore
 from ..training.kvstore.sharded import make_sharded
 from ..training.optimizer import Optimizer
 from .parameter import Parameter
@@ -85,6 +93,8 @@ class Trainer:
         if isinstance(optimizer, opt.Optimizer):
             self._scale = float(optimizer.rescale_grad)
         self._kvstore_params = {"kvstore": kvstore, "update_on_kvstore": update_on_kvstore}
+        if spans_processes(kvstore):
+            init()
         self._reset_kvstore()
         self._attach()
 
@@ -98,10 +108,10 @@ class Trainer:
                     f" set. More than one trainers for a {p._stype} Parameter is not supported."
                     "\n  fix: use one Trainer for all parameters"
                 )
-        for p in self._params:
-            p._trainer = self
         if any(p._data is not None for p in self._params):
             self._parameter_has_data()
+        for p in self._params:
+            p._trainer = self
 
     def _check_contexts(self):
         """The devices of all parameters; if every parameter is on a single device (a network placed
@@ -158,6 +168,18 @@ class Trainer:
         if self._params_to_init and self._kvstore is not None:
             self._params_to_init = [p for p in self._params_to_init if not self._stored(p, equal)]
 
+    @property
+    def _ranks(self) -> Group | None:
+        """The ranks that train together, if the store spans several."""
+        self._init_kvstore()
+        return ranks_of(self._kvstore)
+
+    @property
+    def _n_summed(self) -> int:
+        """How many processes' gradients a step sums."""
+        self._init_kvstore()
+        return n_summed(self._kvstore)
+
     def _make_kvstore(self) -> None:
         asked = self._kvstore_params["update_on_kvstore"]
         store: KVStoreBase | None
@@ -185,6 +207,11 @@ class Trainer:
                 on_store = bool(asked)
         if store is None:
             return
+        if not on_store and isinstance(store, AsyncStore):
+            raise TrainerError(
+                "Please set update_on_kvstore=True when training in async mode: servers update the"
+                " weights"
+            )
         if on_store and not store.is_capable("optimizer"):
             raise TrainerError(
                 f"Please set update_on_kvstore=False when training with {type(store)}"

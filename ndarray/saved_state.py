@@ -266,6 +266,17 @@ def _decode(value, arrays: dict):
     return array[()] if scalar else array
 
 
+def encoded(state: Any) -> tuple[str, dict[str, NDArray]]:
+    """Plain data as JSON text and the arrays in it by name; the same data gives the same names."""
+    writer = _Writer()
+    return json.dumps(writer.encode(state, "")), writer.arrays
+
+
+def decoded(text: str, arrays: dict[str, NDArray]) -> Any:
+    """The plain data of `encoded`."""
+    return _decode(json.loads(text), arrays)
+
+
 def write(path: str | PathLike[str], format: str, state: dict) -> None:
     """Writes plain data to a file, whole or not at all."""
     writer = _Writer()

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from .. import dist
 from ..engine import files, waitall
 from ..engine.error import InvalidValue, MXNetError, compose
 from ..gluon import nn
-from ..gluon.data import ArrayDataset, DataLoader
+from ..gluon.data import ArrayDataset, DataLoader, SplitSampler
 from ..gluon.data.vision import MNIST, Digits, FashionMNIST
 from ..gluon.loss import SoftmaxCrossEntropyLoss
 from ..gluon.model_zoo import vision as zoo
@@ -30,9 +31,11 @@ from ..symbol import viz
 from ..training.checkpoint import Checkpoint
 from ..training.checkpoint import load as load_checkpoint
 from ..training.initializer import Xavier
+from ..training.kvstore.choose import spans_processes
 from ..training.lr_scheduler import CosineScheduler
 from ..training.metric import Accuracy
 from ..training.metric import Loss as LossMetric
+from ..training.metric.over_ranks import over_ranks
 from ..training.progress import Progress
 
 TRAIN_SAMPLE = 10_000  # the maximum number of training images for the accuracy after an epoch
@@ -104,30 +107,35 @@ def train_epoch(
     """One pass over the data, or the rest of a resumed pass. Returns the mean loss
     (dimensionless).
 
-    mean: the metric that computes it. after_batch: called with the number of completed batches.
+    mean: the metric that computes it. after_batch: called with the number of completed batches. Of
+    several ranks the mean is over all.
     """
     progress, mean = Progress(len(loader), label), LossMetric() if mean is None else mean
     if not loader.given:
         mean.reset()
+    ranks, n_summed = trainer._ranks, trainer._n_summed
     for x, y in loader:
         with autograd.record():
             loss = loss_of(net(x), y)
         loss.backward()
-        trainer.step(x.shape[0])
+        trainer.step(x.shape[0] * n_summed)
         mean.update(None, loss)
         progress.step(loss)
         if after_batch is not None:
             after_batch(loader.given)
     progress.close()
-    return mean.get()[1]
+    with over_ranks(mean, ranks):
+        return mean.get()[1]
 
 
-def evaluate(net: Any, loader: Any, batches: int | None = None) -> float:
-    """Accuracy in [0, 1] over all batches or the first `batches`."""
+def evaluate(net: Any, loader: Any, batches: int | None = None, ranks: Any = None) -> float:
+    """Accuracy in [0, 1] over all batches or the first `batches`. ranks: over those of all of
+    them."""
     metric = Accuracy()
     for x, y in itertools.islice(loader, batches):
         metric.update([y], [net(x)])
-    return metric.get()[1]
+    with over_ranks(metric, ranks):
+        return metric.get()[1]
 
 
 def seconds_per_epoch(net: Any, loader: Any, loss_of: Any, batches: int = 30) -> dict[str, float]:
@@ -189,6 +197,11 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--model", default="lenet", help="mlp, lenet, or a name of the model zoo")
     p.add_argument("--epochs", type=positive, default=15, help="passes over the training data")
     p.add_argument("--batch-size", type=positive, default=64, help="batch size")
+    p.add_argument(
+        "--kvstore",
+        default="device",
+        help="dist_sync: of several ranks, each trains on its share of every batch",
+    )
     p.add_argument("--optimizer", default="adam", help="name of an optimizer")
     p.add_argument(
         "--lr",
@@ -245,11 +258,16 @@ def main(argv: list[str]) -> int:
     return 0
 
 
+def _silent(*_: Any, **__: Any) -> None:
+    """What ranks other than the first print."""
+
+
 def run(argv: list[str] | None = None) -> list[dict]:
     """Trains as the arguments say; writes checkpoint, graph and curve to --out. Returns the history
     by epoch."""
     args = parser().parse_args(argv)
-    seed_all(args.seed)
+    ranks = dist.init() if spans_processes(args.kvstore) else None
+    seed_all(args.seed + (0 if ranks is None else ranks.rank))
     train, valid = load_images(args.data, True), load_images(args.data, False)
     image = train[0][0]
     net = build(args.model, image.shape[-1])
@@ -258,15 +276,23 @@ def run(argv: list[str] | None = None) -> list[dict]:
         net.hybridize(static_alloc=True, static_shape=True)
     loss_of = SoftmaxCrossEntropyLoss()
     loss_of.hybridize(args.hybridize)
-    train_loader = DataLoader(train, args.batch_size, shuffle=True, last_batch="keep")
+    if ranks is None or ranks.size == 1:
+        train_loader = DataLoader(train, args.batch_size, shuffle=True, last_batch="keep")
+    else:
+        share = SplitSampler(len(train), seed=args.seed)
+        train_loader = DataLoader(train, max(1, args.batch_size // ranks.size), sampler=share)
     schedule = CosineScheduler(
         args.epochs * len(train_loader), base_lr=args.lr, final_lr=args.lr / 50
     )
     trainer = Trainer(
-        net.collect_params(), args.optimizer, {"learning_rate": args.lr, "lr_scheduler": schedule}
+        net.collect_params(),
+        args.optimizer,
+        {"learning_rate": args.lr, "lr_scheduler": schedule},
+        kvstore=args.kvstore,
     )
     valid_loader = DataLoader(valid, 256)
-    print(
+    say = print if dist.is_main() else _silent
+    say(
         f"{args.model} on {args.data}: {len(train)} training and {len(valid)} validation images "
         f"{'x'.join(map(str, image.shape))}, {'hybridized' if args.hybridize else 'eager'}",
         flush=True,
@@ -300,17 +326,19 @@ def run(argv: list[str] | None = None) -> list[dict]:
             {
                 "epoch": epoch,
                 "loss": loss,
-                "train": evaluate(net, train_loader, TRAIN_SAMPLE // args.batch_size),
+                "train": evaluate(net, train_loader, TRAIN_SAMPLE // args.batch_size, ranks),
                 "valid": evaluate(net, valid_loader),
                 "seconds": seconds,
             }
         )
-        print(
+        say(
             f"epoch {epoch:3d}  loss {loss:.4f}  train {history[-1]['train']:.2%}  "
             f"validation {history[-1]['valid']:.2%}  {seconds:.2f} s",
             flush=True,
         )
         checkpoint.save()
+    if not dist.is_main():
+        return history
     net.hybridize(static_alloc=True, static_shape=True)
     net(nd.array(image[None]))
     net.export(str(name), epoch=args.epochs)

@@ -8,6 +8,8 @@ import sys
 import time
 from typing import Any, NamedTuple
 
+from ..dist import is_main
+
 
 class BatchEndParam(NamedTuple):
     """What a callback is called with after a batch."""
@@ -18,16 +20,21 @@ class BatchEndParam(NamedTuple):
     locals: Any
 
 
+def _log(*what: Any) -> None:
+    if is_main():
+        logging.info(*what)
+
+
 def do_checkpoint(prefix: str, period: int = 1) -> Any:
     """An epoch-end callback (epoch, symbol, arg_params, aux_params) that saves every `period`
     epochs.
 
-    Files: prefix-symbol.json and prefix-0001.params, ...
+    Files: prefix-symbol.json and prefix-0001.params, ... Of several ranks the first writes them.
     """
     period = max(1, int(period))
 
     def callback(iter_no, sym, arg, aux):
-        if (iter_no + 1) % period == 0:
+        if (iter_no + 1) % period == 0 and is_main():
             save_checkpoint(prefix, iter_no + 1, sym, arg, aux)
 
     return callback
@@ -40,7 +47,7 @@ def module_checkpoint(
     period = max(1, int(period))
 
     def callback(iter_no, sym=None, arg=None, aux=None):
-        if (iter_no + 1) % period == 0:
+        if (iter_no + 1) % period == 0 and is_main():
             mod.save_checkpoint(prefix, iter_no + 1, save_optimizer_states)
 
     return callback
@@ -66,7 +73,7 @@ def save_checkpoint(
         f"aux:{k}": v for k, v in aux_params.items()
     }
     nd.save(f"{prefix}-{epoch:04d}.params", named)
-    logging.info('Saved checkpoint to "%s"', f"{prefix}-{epoch:04d}.params")
+    _log('Saved checkpoint to "%s"', f"{prefix}-{epoch:04d}.params")
 
 
 def _values(metric) -> list[tuple]:
@@ -79,9 +86,7 @@ def log_train_metric(period: int, auto_reset: bool = False) -> Any:
     def callback(param):
         if param.nbatch % period == 0 and param.eval_metric is not None:
             for name, value in _values(param.eval_metric):
-                logging.info(
-                    "Iter[%d] Batch[%d] Train-%s=%f", param.epoch, param.nbatch, name, value
-                )
+                _log("Iter[%d] Batch[%d] Train-%s=%f", param.epoch, param.nbatch, name, value)
             if auto_reset:
                 param.eval_metric.reset_local()
 
@@ -115,13 +120,13 @@ class Speedometer:
         seconds = time.perf_counter() - self.tic
         speed = self.frequent * self.batch_size / seconds if seconds else math.inf
         if param.eval_metric is None:
-            logging.info("Iter[%d] Batch [%d]\tSpeed: %.2f samples/sec", param.epoch, count, speed)
+            _log("Iter[%d] Batch [%d]\tSpeed: %.2f samples/sec", param.epoch, count, speed)
         else:
             pairs = _values(param.eval_metric)
             if self.auto_reset:
                 param.eval_metric.reset_local()
             batches = f"{count - self.frequent}-{count}" if self.auto_reset else f"0-{count}"
-            logging.info(
+            _log(
                 "Epoch[%d] Batch [%s]\tSpeed: %.2f samples/sec%s",
                 param.epoch,
                 batches,
@@ -141,6 +146,8 @@ class ProgressBar:
     def __call__(self, param: Any) -> None:
         part = param.nbatch / self.total
         filled = int(round(self.bar_len * part))
+        if not is_main():
+            return
         sys.stdout.write(
             f"[{'=' * filled}{'-' * (self.bar_len - filled)}] {math.ceil(100 * part)}%\r"
         )
@@ -151,4 +158,4 @@ class LogValidationMetricsCallback:
 
     def __call__(self, param: Any) -> None:
         for name, value in _values(param.eval_metric):
-            logging.info("Epoch[%d] Validation-%s=%f", param.epoch, name, value)
+            _log("Epoch[%d] Validation-%s=%f", param.epoch, name, value)

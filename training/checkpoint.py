@@ -7,11 +7,13 @@ import os
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from .. import dist
 from ..engine import files
 from ..engine.error import InvalidType, InvalidValue, MXNetError, compose
 from ..graph import tiers
 from ..ndarray import random, saved_state
 from ..ndarray.saved_state import StateError
+from . import checkpoint_ranks
 
 __all__ = ["Checkpoint", "StateError"]
 
@@ -101,8 +103,15 @@ class Checkpoint:
                 setattr(self, name, part)
 
     def save(self) -> None:
-        """Writes the file. Raises OSError if that fails; the old file then remains."""
-        saved_state.write(self.path, saved_state.CHECKPOINT, self.state_dict())
+        """Writes the file. Raises OSError if that fails; the old file then remains.
+
+        All ranks of a job call it: the first writes one file for all, and the others wait for it.
+        """
+        state = checkpoint_ranks.gathered(self.state_dict())
+        if state is not None:
+            saved_state.write(self.path, saved_state.CHECKPOINT, state)
+        if dist.is_initialized():
+            dist.barrier(name="checkpoint")
 
     def restore(self) -> bool:
         """Continues from the file. Returns False if there is none.
@@ -110,10 +119,10 @@ class Checkpoint:
         Call it directly before the training loop, when all parts exist. Raises StateError if the
         file is not a checkpoint, is damaged, or does not match the parts.
         """
-        if not os.path.exists(self.path):
+        if not checkpoint_ranks.everywhere(self.path):
             return False
         try:
-            self.load_state_dict(load(self.path))
+            self.load_state_dict(checkpoint_ranks.own(load(self.path), self.path))
         except (LookupError, TypeError, AttributeError, ValueError) as error:
             if isinstance(error, MXNetError):
                 raise

@@ -6,6 +6,8 @@ import os
 import sys
 from typing import Any
 
+from ..dist import is_main
+
 
 class Progress:
     """A tqdm bar on a terminal, nothing elsewhere.
@@ -23,7 +25,8 @@ class Progress:
         self._bar: Any = None
         self._pending: Any = None  # the loss to show next
         self._count = 0
-        if sys.stderr.isatty() and not os.environ.get("CI") and not os.environ.get("NO_COLOR"):
+        plain = os.environ.get("CI") or os.environ.get("NO_COLOR")
+        if is_main() and sys.stderr.isatty() and not plain:
             from tqdm import tqdm
 
             self._bar = tqdm(total=total, desc=label, leave=False, unit="batch")

@@ -8,6 +8,7 @@ from ...data.sampler import (  # noqa: F401
     RandomSampler,
     Sampler,
     SequentialSampler,
+    SplitSampler,
 )
 from . import vision  # noqa: F401
 from .dataloader import DataLoader  # noqa: F401

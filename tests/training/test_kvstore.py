@@ -111,11 +111,11 @@ def test_create(monkeypatch):
     monkeypatch.setattr("plait.training.kvstore.nccl.num_gpus", lambda: 0)
     with pytest.raises(MXNetError, match="this machine has no GPU"):
         mx.kv.create("nccl")
-    with pytest.raises(MXNetError, match="distributed stores are not supported"):
-        mx.kv.create("dist_sync")
+    with pytest.raises(MXNetError, match="'dist_async': this job has no servers"):
+        mx.kv.create("dist_async")
     with pytest.raises(TypeError, match="name must be a string"):
         mx.kv.create(3)
-    with pytest.raises(MXNetError, match="distributed stores are not supported"):
+    with pytest.raises(MXNetError, match="this process is not a server"):
         mx.kv.KVStoreServer(mx.kv.create()).run()
 
 
@@ -223,9 +223,7 @@ class TestCompression:
 
 UNKNOWN = [
     "p3",
-    "dist_sync",
-    "dist_device_sync",
-    "dist",
+    "dist_sinc",
     "loca",
     "device2",
     "",
@@ -247,11 +245,41 @@ def test_unknown_store_names_raise_everywhere(name):
         lambda: mx.gluon.Trainer(net.collect_params(), "sgd", kvstore=name),
         lambda: module.init_optimizer(kvstore=name),
     ):
-        with pytest.raises(
-            ValueError, match="distributed stores are not supported|fix: one of local,.* teststore"
-        ):
+        with pytest.raises(ValueError, match="fix: one of local,.* teststore"):
             call()
     assert net.weight._trainer is None
+
+
+def test_without_servers_nothing_trains_asynchronously():
+    net = mx.gluon.nn.Dense(1, in_units=2)
+    net.initialize()
+    for call in (
+        lambda: mx.kv.create("dist_async"),
+        lambda: mx.gluon.Trainer(net.collect_params(), "sgd", kvstore="dist_async"),
+    ):
+        with pytest.raises(ValueError, match="'dist_async': this job has no servers"):
+            call()
+    assert net.weight._trainer is None
+
+
+@pytest.mark.parametrize("name", ["dist_sync", "dist_async", "nccl"])
+def test_a_store_of_one_process_does_not_take_the_name_of_another(name):
+    with pytest.raises(ValueError, match=f"fix: mx.kv.create.'{name}'"):
+        mx.kv.KVStore(name)
+
+
+@pytest.mark.parametrize("name", ["dist_sync", "dist_device_sync", "dist"])
+def test_a_distributed_store_works_in_one_process(name):
+    kv = mx.kv.create(name)
+    assert (kv.type, kv.rank, kv.num_workers) == (name, 0, 1)
+    kv.init("w", nd.ones((2,)))
+    x = [nd.ones((2,)), nd.ones((2,)) * 2]
+    kv.pushpull("w", x)
+    assert x[0].asnumpy().tolist() == x[1].asnumpy().tolist() == [3, 3]
+    kv.set_optimizer(mx.optimizer.create("sgd", learning_rate=0.5))
+    kv.push("w", x[0])
+    assert pulled(kv, "w") == [1.5]
+    kv._barrier()
 
 
 @pytest.mark.parametrize("name", ["local_allreduce_cpu", "LOCAL", "device", "TestStore"])

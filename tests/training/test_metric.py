@@ -374,3 +374,45 @@ def test_a_subclass_may_reset_by_itself():
     metric = PerTask(2)
     metric.update([nd.array([1, 2]), nd.array([3, 4])], [nd.array([1, 0]), nd.array([3, 4])])
     assert metric.get() == (["a", "b"], [0.5, 1.0])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: mx.metric.Accuracy(),
+        lambda: mx.metric.F1(average="micro"),
+        lambda: mx.metric.F1(),
+        lambda: mx.metric.MCC(average="micro"),
+        lambda: mx.metric.PCC(),
+        lambda: mx.metric.CrossEntropy(),
+    ],
+)
+def test_the_counts_of_two_ranks_together_are_those_of_one_process(make):
+    generator = np.random.default_rng(4)
+    y = generator.integers(0, 2, (4, 30))
+    p = generator.dirichlet([1, 1], (4, 30))
+    whole, ranks = make(), [make(), make()]
+    for i in range(4):
+        whole.update([nd.array(y[i])], [nd.array(p[i])])
+        ranks[i % 2].update([nd.array(y[i])], [nd.array(p[i])])
+    counted = [m.statistics() for m in ranks]
+    ranks[1].combine(counted)
+    assert ranks[1].get()[1] == pytest.approx(whole.get()[1], rel=1e-12)
+    assert ranks[1].get_global()[1] == pytest.approx(whole.get_global()[1], rel=1e-12)
+
+
+@pytest.mark.parametrize("average", ["macro", "micro"])
+def test_the_correlation_of_two_ranks_is_that_of_numpy(average):
+    generator = np.random.default_rng(5)
+    x = generator.standard_normal((3, 40)).astype("float32")
+    y = (x + generator.standard_normal((3, 40))).astype("float32")
+    ranks = [mx.metric.PearsonCorrelation(average=average) for _ in range(3)]  # the last is empty
+    for i in range(3):
+        ranks[i % 2].update([nd.array(x[i])], [nd.array(y[i])])
+    ranks[0].combine([m.statistics() for m in ranks])
+    expected = (
+        np.corrcoef(x.ravel(), y.ravel())[0, 1]
+        if average == "micro"
+        else np.mean([np.corrcoef(a, b)[0, 1] for a, b in zip(x, y)])
+    )
+    assert ranks[0].get()[1] == pytest.approx(expected, rel=1e-6)

@@ -1,6 +1,6 @@
 """mx.kv: stores that sum the gradients of several devices and hold the weights."""
 
-from . import dist, nccl  # noqa: F401  (they fill base.STORES, as kvstore does)
+from . import dist, dist_async, nccl  # noqa: F401  (they fill base.STORES, as kvstore does)
 from .base import KVStoreBase, create
 from .horovod import BytePS, Horovod
 from .kvstore import KVStore

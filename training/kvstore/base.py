@@ -4,7 +4,7 @@ tests."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any, ClassVar
 
@@ -168,7 +168,7 @@ class TestStore(KVStoreBase):
     num_workers = 1
 
 
-STORES: dict[str, Callable] = {}  # name -> class; kvstore.py and nccl.py fill it
+STORES: dict[str, type] = {}  # name -> class; kvstore.py and nccl.py fill it
 
 
 def state_of(store: KVStoreBase) -> tuple[Any, dict]:
@@ -195,11 +195,6 @@ def check_store(kvstore: Any) -> None:
     name = kvstore.lower()
     if name in STORES or name in KVStoreBase.kv_registry:
         return
-    if "dist" in name:
-        raise InvalidValue(
-            f"kvstore={kvstore!r}: distributed stores are not supported, so gradients would not be"
-            " shared between processes\n  fix: kvstore='device', in one process"
-        )
     raise InvalidValue(
         f"kvstore={kvstore!r}: unknown store\n  fix: one of"
         f" {', '.join([*STORES, *KVStoreBase.kv_registry])}; or register a class with"
@@ -209,9 +204,10 @@ def check_store(kvstore: Any) -> None:
 
 def create(name: str = "local") -> KVStoreBase:
     """A store: "local" sums on cpu(0), "device" on the device of the first value, "nccl" over GPUs
-    by NVIDIA's library; or a registered class by its name.
+    by NVIDIA's library, "dist_sync" over all processes of a job (`python -m plait launch`),
+    "dist_async" on servers of one; or a registered class by its name.
 
-    Raises InvalidValue for any other name, "dist..." among them, which needs several processes;
+    Raises InvalidValue for any other name, and for "dist_async" in a job without servers;
     MXNetError for "nccl" without GPUs.
     """
     if not isinstance(name, str):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ...dist import Group
 from ...engine.error import InvalidType
 from .base import STORES, KVStoreBase, check_store, create
 from .dist import DistStore
+from .dist_async import AsyncStore
 
 BIG = 1 << 24  # elements; larger weights are updated faster on their devices than on cpu(0)
 update_on_store = True  # MXNET_UPDATE_ON_KVSTORE in compatibility mode
@@ -17,6 +19,17 @@ def spans_processes(kvstore: Any) -> bool:
     """Does a store, or the one that a name makes, sum over processes?"""
     made = STORES.get(kvstore.lower()) if isinstance(kvstore, str) else type(kvstore)
     return isinstance(made, type) and issubclass(made, DistStore)
+
+
+def ranks_of(store: Any) -> Group | None:
+    """The group of ranks that a store sums over; None: it does not."""
+    return store._group if isinstance(store, DistStore) else None
+
+
+def n_summed(store: Any) -> int:
+    """How many processes' gradients one update of a store has."""
+    ranks = None if isinstance(store, AsyncStore) else ranks_of(store)
+    return 1 if ranks is None else ranks.size
 
 
 def choose_store(

@@ -1,5 +1,6 @@
-"""Gradients in two bits: -threshold, 0 or threshold; the quantization error is added to the next
-gradient.
+"""Compressed gradients, in two bits or as float16; the error is added to the next gradient.
+
+In two bits a value is -threshold, 0 or threshold.
 
 A code stands for each value: 11 for threshold, 10 for -threshold, 00 for 0. Sixteen codes fill a
 float32 word: value i lies in byte i // 4, the first one in its highest bits. Source: Seide et al.
@@ -8,6 +9,7 @@ float32 word: value i lies in byte i // 4, the first one in its highest bits. So
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -47,20 +49,23 @@ def dequantize(packed: np.ndarray, size: int, threshold: float) -> np.ndarray:
 
 
 class GradientCompression(Stateful):
-    """Compresses what devices push; stores the residual of each (key, device).
+    """Compresses what devices or processes push; stores the residual of each (key, device).
 
-    params: {"type": "2bit", "threshold": a number above 0, default 0.5}.
+    params: {"type": "2bit", "threshold": a number above 0, default 0.5}; between processes also
+        {"type": "fp16"}. types: those that the store has.
     Raises: InvalidValue (MXNetError) for another type or threshold.
     """
 
-    def __init__(self, params: Any):
+    def __init__(self, params: Any, types: tuple[str, ...] = ("2bit",)):
         if not isinstance(params, dict):
             raise InvalidValue(
                 f"unexpected type for param_dict: {type(params)}\n  fix: {{'type': '2bit'}}"
             )
         kind = params.get("type")
-        if kind != "2bit":
-            raise InvalidValue(f"Unknown type for gradient compression {kind}\n  fix: '2bit'")
+        if kind not in types:
+            known = " or ".join(map(repr, types))
+            raise InvalidValue(f"Unknown type for gradient compression {kind}\n  fix: {known}")
+        self.kind = kind
         self.threshold = float(params.get("threshold", 0.5))
         if not self.threshold > 0:
             raise InvalidValue(f"threshold must be greater than 0, got {self.threshold}")
@@ -72,20 +77,11 @@ class GradientCompression(Stateful):
 
         Raises DTypeError (MXNetError) unless it is float32.
         """
-        if gradient._spec.dtype != "float32":
-            raise DTypeError(
-                "kvstore",
-                f"gradient compression needs float32 gradients, got {gradient._spec.dtype} of key"
-                f" {key!r}",
-            )
         if not gradient.context.on_host:  # on the host, where the bits are packed
             arrived = self.through(key, number, gradient.as_in_context(cpu()), priority)
             return arrived.as_in_context(gradient.context)
-        residual = self._residuals.get((key, number))
-        if residual is None or residual.shape != gradient.shape:
-            residual = zeros(gradient.shape, gradient.context)
-            self._residuals[key, number] = residual
-        arrived, threshold = empty(gradient.shape, gradient.context), self.threshold
+        residual, threshold = self._residual(key, number, gradient), self.threshold
+        arrived = empty(gradient.shape, gradient.context)
 
         def compress():
             packed = quantize(gradient._memory().ravel(), residual._memory().reshape(-1), threshold)
@@ -94,3 +90,57 @@ class GradientCompression(Stateful):
 
         push(compress, [gradient, residual], [residual, arrived], lane="comm", priority=priority)
         return arrived
+
+    def _residual(self, key: Any, number: int, gradient: NDArray) -> NDArray:
+        if gradient._spec.dtype != "float32":
+            raise DTypeError(
+                "kvstore",
+                f"gradient compression needs float32 gradients, got {gradient._spec.dtype} of key"
+                f" {key!r}",
+            )
+        residual = self._residuals.get((key, number))
+        if residual is None or residual.shape != gradient.shape:
+            residual = self._residuals[key, number] = zeros(gradient.shape, gradient.context)
+        return residual
+
+    def encoded(self, key: Any, gradient: NDArray, priority: int = 0) -> NDArray:
+        """What a process sends of a gradient on the host: packed codes, (n,) int32, or float16
+        values of its shape."""
+        residual, threshold = self._residual(key, 0, gradient), self.threshold
+        if self.kind == "fp16":
+            residual += gradient
+            sent = residual.astype("float16")
+            residual -= sent.astype("float32")
+            return sent
+        codes = self.room(gradient.shape)
+
+        def pack():
+            flat = residual._memory().reshape(-1)
+            packed = quantize(gradient._memory().ravel(), flat, threshold)
+            codes._memory()[...] = packed.view(np.int32)
+
+        push(pack, [gradient, residual], [residual, codes], lane="comm", priority=priority)
+        return codes
+
+    def room(self, shape: tuple[int, ...]) -> NDArray:
+        """An array for what `encoded` gives for a gradient."""
+        if self.kind == "fp16":
+            return empty(shape, dtype="float16")
+        return empty((-(-math.prod(shape) // WORD),), dtype="int32")
+
+    def decoded(self, codes: NDArray, shape: tuple[int, ...], priority: int = 0) -> NDArray:
+        """What a process sent; in two bits, the sum of what several did: their codes one after the
+        other."""
+        if self.kind == "fp16":
+            return codes.astype("float32")
+        total, threshold = empty(shape), self.threshold
+        words = -(-total.size // WORD)
+
+        def unpack():
+            values = total._memory().reshape(-1)
+            values[...] = 0
+            for packed in codes._memory().reshape(-1, max(words, 1)):
+                values += dequantize(packed.view(np.float32), total.size, threshold)
+
+        push(unpack, [codes], [total], lane="comm", priority=priority)
+        return total

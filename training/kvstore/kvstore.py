@@ -44,6 +44,12 @@ class KVStore(KVStoreBase):
 
     def __init__(self, handle: str = "local"):
         check_store(handle)
+        kind = STORES.get(handle.lower(), KVStore)
+        if not isinstance(self, kind):
+            raise StoreError(
+                f"{type(self).__name__}: {handle!r} is a {kind.__name__}\n  fix:"
+                f" mx.kv.create({handle!r})"
+            )
         self.handle = self._type = handle
         self._stored: dict = {}
         self._key_type: type | None = None

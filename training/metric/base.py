@@ -141,6 +141,17 @@ class EvalMetric(Stateful):
                 statistic[0] += total
                 statistic[1] += count
 
+    def statistics(self) -> Any:
+        """What it has counted, as plain data that ranks exchange. A subclass that counts in other
+        attributes than sum_metric and num_inst extends both this and `combine`."""
+        self._fetch()
+        return [*self._local, *self._global]
+
+    def combine(self, ranks: Sequence[Any]) -> None:
+        """Replaces what it has counted by what several ranks have: their `statistics`."""
+        total = [sum(numbers) for numbers in zip(*ranks)]
+        self._local, self._global = total[:2], total[2:]
+
     def _value(self, statistic: str, place: int):
         if self._pending:
             self._fetch()

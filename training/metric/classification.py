@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -117,6 +118,18 @@ class _Confusion(EvalMetric):
     def reset_local(self) -> None:
         super().reset_local()
         self._matrices["_local"] = numpy.zeros((2, 2))
+
+    def statistics(self) -> Any:
+        return super().statistics(), self._matrices
+
+    def combine(self, ranks: Sequence[Any]) -> None:
+        super().combine([counted for counted, _ in ranks])
+        for which in self._matrices:
+            total = functools.reduce(_sum, [matrices[which] for _, matrices in ranks])
+            self._matrices[which] = total
+            if self.average == "micro":
+                statistic = getattr(self, which)
+                statistic[0] = self.score(total) * statistic[1]
 
     def update(self, labels: Any, preds: Any) -> None:
         batch = numpy.zeros((2, 2))  # of all arrays together: devices, outputs

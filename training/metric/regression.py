@@ -119,6 +119,19 @@ class PearsonCorrelation(EvalMetric):
         super().reset_local()
         self._moments["_local"] = _Moments()
 
+    def statistics(self) -> Any:
+        return super().statistics(), {k: (m.n, m.mean, m.second) for k, m in self._moments.items()}
+
+    def combine(self, ranks: Sequence[Any]) -> None:
+        super().combine([counted for counted, _ in ranks])
+        self.reset_micro()
+        for which, moments in self._moments.items():
+            for _, counted in ranks:
+                moments.merge(*counted[which])
+            if self.average == "micro":
+                statistic = getattr(self, which)
+                statistic[0] = moments.correlation() * statistic[1]
+
     def reset_micro(self) -> None:
         """Clears the micro average."""
         self._moments = {"_local": _Moments(), "_global": _Moments()}
@@ -163,9 +176,16 @@ class _Moments(Stateful):
 
     def add(self, x: Any, y: Any) -> None:
         both = numpy.stack([x, y])
-        n, mean = both.shape[1], both.mean(axis=1)
-        centred, step, total = both - mean[:, None], mean - self.mean, self.n + n
-        self.second += centred @ centred.T + numpy.outer(step, step) * self.n * n / total
+        mean = both.mean(axis=1)
+        centred = both - mean[:, None]
+        self.merge(both.shape[1], mean, centred @ centred.T)
+
+    def merge(self, n: int, mean: Any, second: Any) -> None:
+        """Adds the moments of other pairs."""
+        if not n:
+            return
+        step, total = mean - self.mean, self.n + n
+        self.second += second + numpy.outer(step, step) * self.n * n / total
         self.mean = self.mean + step * n / total
         self.n = total
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...data.io import DataBatch, DataIter
 from ...data.io.desc import need_iterator, position_of
+from ...dist import Group, is_main
 from ...engine import cpu
 from ...engine.error import InvalidValue, MissingMethod
 from ...graph.report import MemoryReport, ProgramReport, memory
@@ -21,6 +22,7 @@ from ...symbol.executor import Executor
 from .. import metric
 from ..callback import BatchEndParam
 from ..initializer import Uniform
+from ..metric.over_ranks import over_ranks
 from ..model_params import split_names
 from .described import ModuleError, as_list
 from .progress import Progress
@@ -218,8 +220,10 @@ class BaseModule:
             force_init=force_init,
         )
         self.init_optimizer(kvstore=kvstore, optimizer=optimizer, optimizer_params=optimizer_params)
-        validation_metric = eval_metric if validation_metric is None else validation_metric
         eval_metric = metric.create(eval_metric)
+        validation_metric = (
+            eval_metric if validation_metric is None else metric.create(validation_metric)
+        )
         kept = Progress(begin_epoch, checkpoint, checkpoint_period)
         parts = {"module": self, "train_data": train_data, "eval_metric": eval_metric}
         if position_of(eval_data) is not None:  # its shuffling continues too
@@ -233,9 +237,10 @@ class BaseModule:
             values = self._train_epoch(
                 epoch, train_data, eval_metric, batch_end_callback, monitor, sparse_row_id_fn, kept
             )
+            log = self.logger.info if is_main() else _silent
             for name, value in values:
-                self.logger.info("Epoch[%d] Train-%s=%f", epoch, name, value)
-            self.logger.info("Epoch[%d] Time cost=%.3f", epoch, time.time() - tic)
+                log("Epoch[%d] Train-%s=%f", epoch, name, value)
+            log("Epoch[%d] Time cost=%.3f", epoch, time.time() - tic)
             arg_params, aux_params = self.get_params()
             self.set_params(arg_params, aux_params)  # all devices continue with the same values
             for callback in as_list(epoch_end_callback):
@@ -248,8 +253,11 @@ class BaseModule:
                     batch_end_callback=eval_batch_end_callback,
                     epoch=epoch,
                 )
+                if self._ranks is not None:
+                    with over_ranks(validation_metric, self._ranks):
+                        found = validation_metric.get_name_value()
                 for name, value in found:
-                    self.logger.info("Epoch[%d] Validation-%s=%f", epoch, name, value)
+                    log("Epoch[%d] Validation-%s=%f", epoch, name, value)
             train_data.reset()
             kept.save(epoch + 1, 0)
 
@@ -281,7 +289,8 @@ class BaseModule:
             if monitor is not None:
                 monitor.toc_print()
             if following is None:  # a callback may reset the metric
-                values = eval_metric.get_global_name_value()
+                with over_ranks(eval_metric, self._ranks):
+                    values = eval_metric.get_global_name_value()
             for callback in as_list(batch_end_callback):
                 callback(BatchEndParam(epoch, nbatch, eval_metric, locals()))
             if saves:
@@ -291,6 +300,11 @@ class BaseModule:
                     self.prepare(following, sparse_row_id_fn=sparse_row_id_fn)
             data_batch, nbatch = following, nbatch + 1
         return values
+
+    @property
+    def _ranks(self) -> Group | None:
+        """The ranks that train together, if there are several."""
+        return None
 
     # ---- parameters ------------------------------------------------------------------------------
 
@@ -493,6 +507,10 @@ class BaseModule:
     ) -> None:
         """Chooses the store and the optimizer; see Module.init_optimizer."""
         raise self._undefined("init_optimizer")
+
+
+def _silent(*_: Any) -> None:
+    """The log of ranks other than the first."""
 
 
 def _unpadded(outputs: list[NDArray], batch) -> list[NDArray]:

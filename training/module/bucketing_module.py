@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...dist import Group
 from ...engine import cpu
 from ...engine.recent import Recent
 from ...ndarray import functions, serialization
@@ -90,6 +91,10 @@ class BucketingModule(BaseModule):
         self._bound = Recent(MAX_BUCKETS)  # the most recently used buckets: key -> True
         self._curr_module: Module | None = None
         self._curr_bucket_key = None
+
+    @property
+    def _ranks(self) -> Group | None:
+        return self._current._ranks
 
     @property
     def _current(self) -> Module:

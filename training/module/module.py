@@ -9,6 +9,7 @@ from os import PathLike
 from typing import Any
 
 from ...data.io import DataDesc
+from ...dist import Group
 from ...engine import Context, cpu
 from ...graph.residuals import checked
 from ...ndarray import NDArray, functions
@@ -19,7 +20,7 @@ from ...symbol.executor import Executor
 from .. import optimizer as opt
 from ..initializer import InitDesc, Uniform
 from ..kvstore import KVStore, KVStoreBase
-from ..kvstore.choose import choose_store, spans_processes
+from ..kvstore.choose import choose_store, n_summed, ranks_of
 from ..model_params import load_checkpoint
 from .base_module import BaseModule
 from .described import MissingParameter, ModuleError, check_input_names, parse_data_desc
@@ -138,6 +139,10 @@ class Module(BaseModule):
         """The store, if it updates the weights."""
         assert self._kvstore is not None
         return self._kvstore
+
+    @property
+    def _ranks(self) -> Group | None:
+        return ranks_of(self._kvstore)
 
     @property
     def _own_updater(self) -> opt.Updater:
@@ -382,8 +387,7 @@ class Module(BaseModule):
         store, on_store = choose_store(kvstore, len(self._context), self._arg_params)
         group = self._group
         batch_size = group.batch_size or 1
-        if store is not None and spans_processes(store) and "async" not in store.type:
-            batch_size *= store.num_workers
+        batch_size *= n_summed(store)
         n = 1 if on_store else len(self._context)
         names = {i * n + k: name for i, name in enumerate(group.param_names) for k in range(n)}
         self._optimizer = self._made_optimizer(optimizer, optimizer_params, names, 1.0 / batch_size)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from ...dist import Group
 from ...ndarray.ndarray import NDArray
 from ...ndarray.saved_state import copied, merged
 from ...symbol.executor import Executor
@@ -53,6 +54,10 @@ class SequentialModule(BaseModule):
         self._metas.append(kwargs)
         self.binded = self.params_initialized = self.optimizer_initialized = False
         return self
+
+    @property
+    def _ranks(self) -> Group | None:
+        return next((m._ranks for m in self._modules if m._ranks is not None), None)
 
     def state_dict(self) -> dict:
         return {"modules": copied(self._modules)}

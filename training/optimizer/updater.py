@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from ...engine import files
-from ...engine.error import InvalidType, MXNetError
+from ...engine.error import InvalidType, InvalidValue, MXNetError
 from ...ndarray import NDArray, autograd, serialization
 from ...ndarray.ndarray import from_memory
 from ...ndarray.saved_state import copied
-from .optimizer import Optimizer
+from .. import lr_scheduler
+from .optimizer import Optimizer, create
 
 FORMAT = "plait-optimizer-states-1"
 META = "__meta__"
@@ -196,6 +197,48 @@ def _describe(optimizer: Optimizer) -> dict:
             "attributes": _plain_attributes(optimizer.lr_scheduler),
         }
     return found
+
+
+def described(optimizer: Optimizer) -> dict:
+    """An optimizer as plain data, from which another process makes its own: `from_description`."""
+    keys = [*optimizer.param_dict, *optimizer.idx2name, *optimizer.lr_mult, *optimizer.wd_mult]
+    mults = {
+        key: [
+            optimizer._factors([key], "lr_mult", optimizer.lr_mult)[0],
+            optimizer._factors([key], "wd_mult", optimizer.wd_mult)[0],
+        ]
+        for key in keys
+    }
+    return _describe(optimizer) | {"mults": list(mults.items())}
+
+
+def from_description(found: dict) -> Optimizer:
+    """The optimizer of `described`. Raises InvalidValue for a class that this process lacks."""
+    optimizer = create(found["class"])
+    scheduler = found.get("scheduler")
+    if scheduler is not None:
+        kind = getattr(lr_scheduler, scheduler["class"], None)
+        if kind is None:
+            raise InvalidValue(
+                f"{scheduler['class']}: a server makes only schedules of mx.lr_scheduler\n  fix:"
+                " one of them, or optimizer.set_learning_rate on the workers"
+            )
+        rate = optimizer.lr_scheduler = kind.__new__(kind)
+        vars(rate).update(scheduler["attributes"])
+    _restore(optimizer, found)
+    optimizer.lr_mult = {key: lr for key, (lr, _) in found["mults"]}
+    optimizer.wd_mult = {key: wd for key, (_, wd) in found["mults"]}
+    return optimizer
+
+
+def hyperparameters(optimizer: Optimizer) -> dict:
+    """Its numbers and flags, without the number of updates."""
+    return {k: v for k, v in _plain_attributes(optimizer).items() if k != "num_update"}
+
+
+def set_hyperparameters(optimizer: Optimizer, changed: dict) -> None:
+    """Sets some of `hyperparameters`."""
+    _put(optimizer, changed.items())
 
 
 def _restore(optimizer: Optimizer, saved: dict) -> None:

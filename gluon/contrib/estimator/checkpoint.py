@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ....dist import is_main
 from ....engine import files
 from ....engine.error import InvalidValue
 from ....training.checkpoint import Checkpoint, is_checkpoint
@@ -25,7 +26,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
     the folder is a complete checkpoint, also after a crash. `.states` is an mx.checkpoint of the
     complete training state, including parameters; `Trainer.load_states` takes it as well. Resumed
     training is bitwise equal to uninterrupted training. Of handlers it stores the attributes named
-    in `kept`.
+    in `kept`. Of several ranks the first writes the files, which all read.
 
     Args:
         model_dir: folder, created if missing. model_prefix: prefix of file names.
@@ -79,7 +80,8 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
         self.trained_epoch = self.trained_batch = -1
         if self.save_best:
             self.best = worst(self.monitor_op)
-        files.remove_leftovers(self.model_dir, f"{self.model_prefix}-")
+        if is_main():
+            files.remove_leftovers(self.model_dir, f"{self.model_prefix}-")
         if self.resume_from_checkpoint:
             wanted, other = (
                 ("batch_period", "epoch_period")
@@ -111,6 +113,8 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
     def _save_symbol(self, estimator) -> None:
         path = os.path.join(self.model_dir, f"{self.model_prefix}-symbol.json")
         net = estimator.net
+        if not is_main():
+            return
         if isinstance(net, HybridBlock) and net._traces:
             net._any_trace().symbol.save(path)
         else:
@@ -136,7 +140,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
         while len(self.saved_checkpoints) > self.max_checkpoints:
             old = os.path.join(self.model_dir, self.saved_checkpoints.pop(0))
             for suffix in (".params", ".states"):
-                if os.path.exists(old + suffix):
+                if is_main() and os.path.exists(old + suffix):
                     os.remove(old + suffix)
         if self.verbose > 0:
             estimator.logger.info(
@@ -174,7 +178,8 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
     def _save(self, estimator, prefix: str) -> None:
         path = os.path.join(self.model_dir, prefix)
         Checkpoint(f"{path}.states", net=estimator.net, run=estimator).save()
-        estimator.net.save_parameters(f"{path}.params")  # last: it completes the checkpoint
+        if is_main():
+            estimator.net.save_parameters(f"{path}.params")  # last: it completes the checkpoint
 
     # ---- resuming --------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from ....dist import is_main
 from ....engine import Context, cpu, gpu, num_gpus
 from ....engine.error import InvalidValue
 from ....ndarray import random
@@ -98,6 +99,8 @@ class Estimator:
         self._add_validation_metrics()
         self.logger = logging.Logger(name="Estimator", level=logging.INFO)
         self.logger.addHandler(logging.StreamHandler(sys.stdout))
+        if not is_main():
+            self.logger.setLevel(logging.WARNING)
         self.context = _checked_context(context)
         self._initialize(initializer)
         self.trainer = self._checked_trainer(trainer)
@@ -237,9 +240,10 @@ class Estimator:
             for handler in epoch_begin:
                 handler.epoch_begin(self)
             n_batches = 0
-            if resumed is not None:  # the epoch was already begun: metrics, random numbers
-                self._restore(resumed)
+            if resumed is not None:
                 n_batches = train_data.given
+                if n_batches:  # the epoch was already begun: metrics, random numbers
+                    self._restore(resumed)
                 resumed = self._resumed = None
             for batch in train_data:
                 n_batches += 1

@@ -11,6 +11,7 @@ import numpy as np
 from ....engine.error import InvalidValue
 from ....training.metric import CompositeEvalMetric, EvalMetric
 from ....training.metric import Loss as LossMetric
+from ....training.metric.over_ranks import combine
 from .checkpoint import CheckpointHandler
 from .event import (
     BatchBegin,
@@ -66,9 +67,10 @@ class StoppingHandler(TrainBegin, BatchEnd, EpochEnd):
         return self.stop_training
 
 
-class MetricHandler(EpochBegin, BatchEnd):
+class MetricHandler(EpochBegin, BatchEnd, EpochEnd):
     """Resets metrics before an epoch and updates them after each batch; gluon metrics of class
-    metric.Loss take the losses, all others labels and predictions."""
+    metric.Loss take the losses, all others labels and predictions. At the end of an epoch they
+    become those of all ranks that train together."""
 
     def __init__(self, metrics: Any, priority: int = -1000):
         self.metrics, self.priority = check_metrics(metrics), priority
@@ -83,6 +85,9 @@ class MetricHandler(EpochBegin, BatchEnd):
                 metric.update(0, kwargs["loss"])
             else:
                 metric.update(kwargs["label"], kwargs["pred"])
+
+    def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        combine(self.metrics, estimator.trainer._ranks)
 
 
 class ValidationHandler(TrainBegin, BatchEnd, EpochEnd):
@@ -286,7 +291,7 @@ class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
 
 class GradientUpdateHandler(BatchEnd):
     """Steps the trainer after each batch, before all other handlers; the batch size is the losses'
-    size."""
+    size, times the number of ranks whose gradients are summed."""
 
     def __init__(self, priority: int = -2000):
         self.priority = priority
@@ -294,4 +299,5 @@ class GradientUpdateHandler(BatchEnd):
     def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         loss = kwargs["loss"]
         losses = loss if isinstance(loss, (list, tuple)) else [loss]
-        estimator.trainer.step(sum(part.shape[0] for part in losses))
+        trainer = estimator.trainer
+        trainer.step(trainer._n_summed * sum(part.shape[0] for part in losses))

@@ -6,6 +6,7 @@ import sys
 import time
 from typing import Any
 
+from ....dist import is_main
 from ....training.progress import Progress
 from .event import BatchEnd, EpochBegin, EpochEnd, TrainBegin, check_metrics
 
@@ -46,9 +47,10 @@ class ProgressBarHandler(TrainBegin, EpochBegin, BatchEnd, EpochEnd):
         values = [pair for metric in metrics for pair in metric.get_name_value()]
         seconds = time.perf_counter() - self.start
         shown = "  ".join(f"{name} {value:.4f}" for name, value in values if value == value)
-        print(
-            f"{self.label}  {shown}  {seconds:.2f} s  {self.samples / seconds:.0f} samples/s",
-            file=self.file or sys.stdout,
-            flush=True,
-        )
+        if is_main():
+            print(
+                f"{self.label}  {shown}  {seconds:.2f} s  {self.samples / seconds:.0f} samples/s",
+                file=self.file or sys.stdout,
+                flush=True,
+            )
         self.current_epoch += 1

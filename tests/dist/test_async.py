@@ -1,0 +1,53 @@
+"""dist_async: workers and servers as ranks."""
+
+import launched
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("case", "servers"),
+    [
+        ("sequence", 1),
+        ("sequence", 2),
+        ("split", 2),
+        ("compressed", 1),
+        ("bounded", 1),
+        ("digits", 1),
+    ],
+)
+def test_two_workers_and_servers(case, servers):
+    out = launched.succeed(
+        2 + servers,
+        ["asynchronous.py", case],
+        DMLC_NUM_WORKER="2",
+        DMLC_NUM_SERVER=str(servers),
+    )
+    assert out.count("well") == 2, out  # servers end where their script joins the job
+
+
+def test_without_servers_it_says_how_to_start_them():
+    status, out = launched.run(1, "import plait as mx; mx.kv.create('dist_async')")
+    assert status == 1
+    assert "kvstore='dist_async': this job has no servers" in out
+    assert "fix: python -m plait launch -n WORKERS -s SERVERS script.py" in out
+
+
+def test_servers_end_with_workers_that_do_not_use_them():
+    code = (
+        "import plait as mx; from plait import dist, nd\n"
+        "kv = mx.kv.create('dist_sync'); kv.init(0, nd.zeros((2,)))\n"
+        "x = nd.ones((2,)); kv.pushpull(0, x); print('sum', x.asnumpy().tolist(), flush=True)"
+    )
+    out = launched.succeed(3, code, DMLC_NUM_WORKER="2", DMLC_NUM_SERVER="1")
+    assert out.count("sum [2.0, 2.0]") == 2
+
+
+def test_an_optimizer_that_a_server_lacks_is_named():
+    code = (
+        "import plait as mx; from plait import dist\n"
+        "dist.init()\n"
+        "@mx.optimizer.register\nclass Mine(mx.optimizer.SGD): pass\n"
+        "mx.kv.create('dist_async').set_optimizer(Mine())"
+    )
+    status, out = launched.run(2, code, DMLC_NUM_WORKER="1", DMLC_NUM_SERVER="1")
+    assert status and "Mine" in out
