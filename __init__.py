@@ -113,6 +113,7 @@ NAMES = {  # attribute of mx -> (module, name there)
 }
 HOOKS = {  # what a room needs of one that stands on it: engine/hooks.py
     "kernel of a decomposition": ("graph.decompositions", "body_entry"),
+    "collective": ("dist.collectives", "run"),
     "custom instances": ("ndarray.custom", "Instances"),
     "operator of graphs": ("symbol.contrib", "operator_of"),
     "loops of symbols": ("symbol", "contrib"),
