@@ -19,6 +19,7 @@ from .collectives import (
     send,
 )
 from .group import Group
+from .mesh import Mesh, current_mesh, mesh, shard, sum_gradients
 from .world import (
     exchange,
     init,
@@ -32,20 +33,25 @@ from .world import (
 
 __all__ = [
     "Group",
+    "Mesh",
     "all_gather",
     "all_reduce",
     "all_to_all",
     "barrier",
     "broadcast",
+    "current_mesh",
     "exchange",
     "init",
     "is_initialized",
     "local_rank",
     "local_size",
+    "mesh",
     "new_group",
     "rank",
     "receive",
     "reduce_scatter",
     "send",
+    "shard",
     "size",
+    "sum_gradients",
 ]

@@ -118,6 +118,204 @@ def graphs() -> None:
     assert mx.sym.load_json(symbol.tojson()).tojson() == symbol.tojson()
 
 
+# ---- split weights -------------------------------------------------------------------------------
+
+SPLITS = {
+    "(query|key|value|up)_weight": ("model", None),
+    "(query|key|value|up)_bias": ("model",),
+    "(out|down)_weight": (None, "model"),
+}
+WORDS = {"rows": ("model", None), "columns": (None, "model")}
+
+
+class Layer(gluon.HybridBlock):
+    """A transformer's layer over words, with a head."""
+
+    def __init__(self, words=12, width=16, heads=4, classes=5):
+        super().__init__(prefix="net_")
+        self._heads, self._width = heads, width
+        with self.name_scope():
+            self.words = nn.Embedding(words, width, prefix="words_")
+            dense = {"flatten": False, "in_units": width}
+            self.query = nn.Dense(width, prefix="query_", **dense)
+            self.key = nn.Dense(width, prefix="key_", **dense)
+            self.value = nn.Dense(width, prefix="value_", **dense)
+            self.out = nn.Dense(width, prefix="out_", **dense)
+            self.norm = nn.LayerNorm(in_channels=width, prefix="norm_")
+            self.up = nn.Dense(4 * width, flatten=False, in_units=width, prefix="up_")
+            self.down = nn.Dense(width, flatten=False, in_units=4 * width, prefix="down_")
+            self.classes = nn.Dense(classes, prefix="classes_")
+
+    def hybrid_forward(self, F, x):
+        x = self.words(x)
+
+        def heads(a):
+            a = F.reshape(a, shape=(0, 0, self._heads, -1))
+            return F.reshape(F.transpose(a, axes=(0, 2, 1, 3)), shape=(-3, 0, 0))
+
+        scores = F.batch_dot(heads(self.query(x)), heads(self.key(x)), transpose_b=True)
+        mixed = F.batch_dot(F.softmax(scores / 2.0, axis=-1), heads(self.value(x)))
+        mixed = F.reshape(mixed, shape=(-4, -1, self._heads, 0, 0))
+        mixed = F.reshape(F.transpose(mixed, axes=(0, 2, 1, 3)), shape=(0, 0, -3))
+        x = self.norm(x + self.out(mixed))
+        x = x + self.down(F.LeakyReLU(self.up(x), act_type="gelu"))
+        return self.classes(x)
+
+
+def split_weights(sizes: str, words: str, file: str) -> None:
+    """Five steps of training over a mesh; rank 0 saves outputs, first gradients and weights, all
+    whole. One process has the mesh 1 x 1."""
+    n_data, n_model = map(int, sizes.split("x"))
+    mesh = dist.mesh(data=n_data, model=n_model)
+    mx.random.seed(5)
+    net = Layer()
+    dist.shard(net, {**SPLITS, "words_weight": WORDS[words]})
+    net.initialize(mx.init.Xavier())
+    net.hybridize()
+    if n_model > 1:
+        assert net.query.weight.shape == (16, 16)
+        assert net.query.weight.data().shape == (16 // n_model, 16)
+        assert net.down.weight.data().shape == (16, 64 // n_model)
+    trainer = gluon.Trainer(
+        net.collect_params(), "sgd", {"learning_rate": 0.2, "momentum": 0.9}, kvstore=None
+    )
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    generator, saved = np.random.default_rng(7), {}
+    n = 8 // n_data
+    share = slice(mesh.coordinate("data") * n, (mesh.coordinate("data") + 1) * n)
+    for step in range(5):
+        x = nd.array(generator.integers(0, 12, (8, 6))[share])
+        y = nd.array(generator.integers(0, 5, 8)[share])
+        with autograd.record():
+            out = net(x)
+            value = loss(out, y)
+        value.backward()
+        dist.sum_gradients(net, mesh.group("data"))
+        if step == 0:
+            saved["out"] = dist.all_gather(out, group=mesh.group("data")).asnumpy()
+            for name, p in net.collect_params().items():
+                g = p.grad() if p._part is None else p._part.whole(p.grad())
+                saved["grad " + name] = g.asnumpy()
+        trainer.step(8)
+    for name, p in net.collect_params().items():
+        rows = dist.all_gather(p.data().reshape((1, -1)), group=mesh.group("data")).asnumpy()
+        assert (rows == rows[0]).all(), f"{name}: ranks of a data group have different bits"
+        if p._part is None:
+            rows = dist.all_gather(p.data().reshape((1, -1))).asnumpy()
+            assert (rows == rows[0]).all(), f"{name}: ranks have different bits"
+        saved["weight " + name] = p._reduce().asnumpy()
+    net.save_parameters(f"{file}.{dist.rank()}.params")
+    other = Layer()
+    other.load_parameters(f"{file}.{dist.rank()}.params")  # whole, in one process
+    for name, p in other.collect_params().items():
+        assert (p.data().asnumpy() == saved["weight " + name]).all(), name
+    net.load_parameters(f"{file}.{dist.rank()}.params")
+    if dist.rank() == 0:
+        np.savez(file, **saved)
+
+
+class Single(gluon.HybridBlock):
+    """A split Dense layer between operators of all kinds."""
+
+    def __init__(self, function):
+        super().__init__(prefix="net_")
+        self._function = function
+        with self.name_scope():
+            self.first = nn.Dense(8, flatten=False, in_units=6, prefix="first_")
+            self.last = nn.Dense(4, in_units=0, prefix="last_")
+
+    def hybrid_forward(self, F, x):
+        return self.last(self._function(F, self.first(x)))
+
+
+FUNCTIONS = [
+    lambda F, x: F.relu(x) * F.sum(x, axis=-1, keepdims=True),  # a sum needs the whole
+    lambda F, x: F.broadcast_add(x, F.sigmoid(F.mean(x, axis=0, keepdims=True))),
+    lambda F, x: F.log_softmax(x, axis=1),
+    lambda F, x: F.softmax(x, axis=-1),
+    lambda F, x: F.reshape(x, shape=(-1, 2, 2)),  # heads that a rank has two of
+    lambda F, x: F.reshape(x, shape=(0, -1)),
+    lambda F, x: F.swapaxes(F.expand_dims(x, axis=0), 0, 3),
+    lambda F, x: F.batch_dot(x, x, transpose_b=True),
+    lambda F, x: F.concat(x, F.ones_like(x), dim=2),
+    lambda F, x: F.clip(F.slice_axis(x, axis=2, begin=1, end=7), -1, 1),
+    lambda F, x: F.stack(x, F.tanh(x), axis=0),
+    lambda F, x: F.transpose(F.reshape(F.transpose(x, axes=(0, 2, 1)), shape=(-3, 0))),
+]
+
+
+def layouts() -> None:
+    """Split layers around each function equal whole ones: outputs and gradients."""
+    n = dist.mesh(model=-1).group("model").size
+    assert n == dist.size()
+    x = nd.array(np.random.default_rng(3).standard_normal((2, 3, 6)))
+    x.attach_grad()
+    for i, function in enumerate(FUNCTIONS):
+        found = []
+        for rules in ({}, {"first_weight": ("model", None), "first_bias": ("model",)}) * 2:
+            mx.random.seed(i)
+            net = Single(function)
+            net.initialize(mx.init.Xavier())
+            net.hybridize()
+            net(x)
+            if found[1:]:  # the last layer too: by inputs, or by outputs
+                columns = rules and net.last.weight.shape[1] % n == 0
+                rules = {**rules, "last_weight": (None, "model") if columns else ("model", None)}
+            dist.shard(net, rules)
+            for _ in range(7):  # at both tiers
+                with autograd.record():
+                    loss = (net(x) * net(x)).sum()
+                loss.backward()
+            made = {"loss": loss.asnumpy(), "x": x.grad.asnumpy()}
+            for name, p in net.collect_params().items():
+                g = p.grad() if p._part is None else p._part.whole(p.grad())
+                made[name] = g.asnumpy()
+            found.append(made)
+        largest = max(np.abs(g).max() for g in found[0].values())
+        for other in found[1:]:
+            for name, wanted in found[0].items():
+                where = f"{i} {name}"
+                np.testing.assert_allclose(other[name], wanted, atol=1e-5 * largest, err_msg=where)
+
+
+def mistakes() -> None:
+    """What wrong meshes, layouts and uses are told."""
+
+    def told(text: str, function) -> None:
+        try:
+            function()
+        except mx.MXNetError as error:
+            assert text in str(error), error
+        else:
+            raise AssertionError(f"no error: {text}")
+
+    x = nd.ones((2, 6))
+    told("there is no mesh", lambda: gluon.Parameter("w", shape=(4, 6), shard=("model", None)))
+    told("the sizes must multiply to the number of ranks, got data=3", lambda: dist.mesh(data=3))
+    mesh = dist.mesh(data=1, model=2)
+    told("no axis 'width', the axes are data, model", lambda: mesh.group("width"))
+    assert mesh.coordinate("model") == dist.rank() and mesh.coordinate("data") == 0
+    assert mesh.group("model").ranks == (0, 1) and mesh.group("data").ranks == (dist.rank(),)
+    net = nn.Dense(5, in_units=6)
+    told("matches no parameter", lambda: dist.shard(net, {"other": ("model", None)}))
+    told("must name one axis", lambda: dist.shard(net, {"weight": ("model", "model")}))
+    net.weight.shard = ("model", None)
+    told("axis 0 must be divisible by the 2 ranks", net.initialize)
+    net = nn.Dense(4, in_units=6)
+    dist.shard(net, {"weight": ("model", None)})
+    net.initialize()
+    told("run only as part of a graph\n  fix: net.hybridize()", lambda: net(x))
+    told(
+        "sums gradients over all ranks, but",
+        lambda: gluon.Trainer(net.collect_params(), "sgd", kvstore="dist_sync"),
+    )
+    net = nn.Conv2D(4, 3, in_channels=2)
+    net.initialize()
+    net.hybridize()
+    dist.shard(net, {"weight": ("model", None, None, None)})
+    told("cannot compute with", lambda: net(nd.ones((1, 2, 5, 5))))
+
+
 if __name__ == "__main__":
     dist.init()
     globals()[sys.argv[1]](*sys.argv[2:])
