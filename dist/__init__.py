@@ -20,6 +20,7 @@ from .collectives import (
 )
 from .group import Group
 from .mesh import Mesh, current_mesh, mesh, shard, sum_gradients
+from .pipeline import Pipeline, pipeline
 from .world import (
     exchange,
     init,
@@ -34,6 +35,7 @@ from .world import (
 __all__ = [
     "Group",
     "Mesh",
+    "Pipeline",
     "all_gather",
     "all_reduce",
     "all_to_all",
@@ -47,6 +49,7 @@ __all__ = [
     "local_size",
     "mesh",
     "new_group",
+    "pipeline",
     "rank",
     "receive",
     "reduce_scatter",

@@ -316,6 +316,85 @@ def mistakes() -> None:
     told("cannot compute with", lambda: net(nd.ones((1, 2, 5, 5))))
 
 
+# ---- pipelines -----------------------------------------------------------------------------------
+
+
+def stages(n: int) -> list:
+    """n stages of a network; the shape between them changes, some are completed at first use."""
+    mx.random.seed(9)
+    made = []
+    for i in range(n):
+        stage = nn.HybridSequential(prefix=f"stage{i}_")
+        with stage.name_scope():
+            stage.add(nn.Dense(6 + i, activation="tanh"), nn.Dense(5 if i == n - 1 else 7 + i))
+        stage.initialize(mx.init.Constant(0.1))
+        made.append(stage)
+    return made
+
+
+def fill(stage) -> None:
+    """Values that do not depend on the order of initialisation."""
+    for p in stage.collect_params().values():
+        generator = np.random.default_rng(sum(map(ord, p.name)))
+        p.set_data(nd.array(generator.standard_normal(p.shape) / 2))
+
+
+def pipelines(schedule: str) -> None:
+    """Four steps of a pipeline, against the whole network in this process."""
+    n, me, batch, n_micro = dist.size(), dist.rank(), 12, 6
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    whole, own = stages(n), stages(n)
+    generator = np.random.default_rng(1)
+    batches = [
+        (nd.array(generator.standard_normal((batch, 4))), nd.array(generator.integers(0, 5, batch)))
+        for _ in range(4)
+    ]
+
+    def through(x):
+        for stage in whole:
+            x = stage(x)
+        return x
+
+    through(batches[0][0])
+    pipe = dist.pipeline(own, loss, n_micro, schedule)
+    assert pipe.stage is own[me]
+    pipe.step(*batches[0])  # completes the parameters
+    for stage in (*whole, pipe.stage):
+        fill(stage)
+        stage.hybridize()
+    options = {"learning_rate": 0.1, "momentum": 0.9}
+    parameters = {p.name: p for s in whole for p in s.collect_params().values()}
+    one = gluon.Trainer(parameters, "sgd", options, kvstore=None)
+    trainer = gluon.Trainer(pipe.stage.collect_params(), "sgd", options, kvstore=None)
+    for x, y in batches:
+        with autograd.record():
+            wanted = loss(through(x), y)
+        wanted.backward()
+        other = nd.zeros_like(x) if me else x  # only the first rank reads it
+        got = pipe.step(other, y)
+        assert (got is None) == (me < n - 1)
+        if got is not None:
+            near(got, wanted.asnumpy())
+        for name, p in pipe.stage.collect_params().items():
+            near(p.grad(), parameters[name].grad().asnumpy())
+        one.step(batch)
+        trainer.step(batch)
+    for name, p in pipe.stage.collect_params().items():
+        near(p.data(), parameters[name].data().asnumpy())
+    assert pipe.most_kept == (n_micro if schedule == "gpipe" else min(n_micro, n - me))
+    for wrong in (
+        lambda: dist.pipeline(own[1:], loss),
+        lambda: dist.pipeline(own, loss, schedule="fast"),
+        lambda: pipe.step(batches[0][0][:7], batches[0][1]),
+    ):
+        try:
+            wrong()
+        except mx.MXNetError as error:
+            assert "pipeline" in str(error)
+        else:
+            raise AssertionError("no error")
+
+
 if __name__ == "__main__":
     dist.init()
     globals()[sys.argv[1]](*sys.argv[2:])
