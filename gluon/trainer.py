@@ -179,8 +179,8 @@ class Trainer:
         if split and getattr(store, "num_workers", 1) > 1:
             raise TrainerError(
                 f"kvstore={store.type!r} sums gradients over all ranks, but {split[0]} is split"
-                " over some\n  fix: kvstore=None, and mx.dist.sum_gradients(net, mesh.group('data'))"
-                " before step"
+                " over some\n  fix: kvstore=None, and mx.dist.sum_gradients(net,"
+                " mesh.group('data')) before step"
             )
         if on_store and not store.is_capable("optimizer"):
             raise TrainerError(
