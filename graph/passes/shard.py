@@ -169,8 +169,8 @@ def _dense(g: Sharder, node: Node, inputs: list[Known]) -> Made | None:
         near = [g.each_its_own(k, s) for k in (w, *bias)]
         return g.apply(node, [x.here, *near]), s
     if s.axis == 0:  # outputs
-        near = [g.part(b, s._replace(axis=0)) for b in bias]
-        here = g.apply(node, [g.each_its_own(x, s), w.here, *near], num_hidden=w.here.shape[0])
+        own_bias = [g.part(b, s._replace(axis=0)) for b in bias]
+        here = g.apply(node, [g.each_its_own(x, s), w.here, *own_bias], num_hidden=w.here.shape[0])
         return here, s._replace(axis=n_out - 1)
     if any(b.layout for b in bias):
         return None
@@ -179,9 +179,9 @@ def _dense(g: Sharder, node: Node, inputs: list[Known]) -> Made | None:
         flat = g.F.reshape(g.whole(x), shape=shape)
         x = Known(flat, flat, None)
         ndim = 2
-    near = g.part(x, s._replace(axis=1 if flatten else ndim - 1))
+    own = g.part(x, s._replace(axis=1 if flatten else ndim - 1))
     made = g.F.FullyConnected(
-        near, w.here, num_hidden=node.attrs["num_hidden"], no_bias=True, flatten=flatten
+        own, w.here, num_hidden=node.attrs["num_hidden"], no_bias=True, flatten=flatten
     )
     made = g.F._all_reduce(made, **s.group, alike=True)
     return g.F.broadcast_add(made, bias[0].here) if bias else made, None
