@@ -348,3 +348,12 @@ def test_a_shape_without_that_storage_type_is_refused_by_graphs_too(stype, shape
     ):
         with pytest.raises(mx.MXNetError, match="cast_storage: a "):
             run()
+
+
+@pytest.mark.parametrize("axis, shape", [(0, (8, 0)), (1, (2, 0)), (-2, (8, 0)), (None, (0,))])
+def test_repeating_nothing_takes_no_time(axis, shape):
+    """The reference, NumPy's repeat, counted to 2 ** 31."""
+    x = np.zeros((2, 0), "float32")
+    assert lookup("repeat").ref(np, x, repeats=4, axis=axis).shape == np.repeat(x, 4, axis).shape
+    assert call("repeat", x, repeats=4, axis=axis).shape == shape
+    assert 0 in lookup("repeat").ref(np, x, repeats=2**31 - 1, axis=axis).shape

@@ -69,10 +69,18 @@ def _repeat_grad(F, dy, x, repeats, axis):
     )
 
 
+def _repeat_ref(xp, x, repeats, axis):
+    if 0 not in x.shape:
+        return xp.repeat(x, repeats, axis=axis)
+    n_axes = len(x.shape)  # NumPy would count to `repeats` and copy nothing
+    times = [repeats if axis is not None and i == axis % n_axes else 1 for i in range(n_axes)]
+    return xp.tile(x.reshape(-1) if axis is None else x, (1,) if axis is None else times)
+
+
 mover(
     "repeat",
     _repeated,
-    lambda xp, x, repeats, axis: xp.repeat(x, repeats, axis=axis),
+    _repeat_ref,
     _repeat_grad,
     aliases=("_np_repeat",),
     params=(Param("repeats", "int", limits=LARGE), Param("axis", "int?", None)),
