@@ -115,6 +115,7 @@ HOOKS = {  # what a room needs of one that stands on it: engine/hooks.py
     "server of stores": ("training.kvstore.kvstore_server", "serve"),
     "leave servers": ("training.kvstore.requests", "leave"),
     "kernel of a decomposition": ("graph.decompositions", "decomposition_entry"),
+    "collective": ("dist.collectives", "run"),
     "custom instances": ("ndarray.custom", "Instances"),
     "operator of graphs": ("symbol.contrib", "operator_of"),
     "loops of symbols": ("symbol", "contrib"),

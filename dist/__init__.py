@@ -20,6 +20,8 @@ from .collectives import (
     send,
 )
 from .group import Group
+from .mesh import Mesh, current_mesh, mesh, shard, sum_gradients
+from .pipeline import Pipeline, pipeline
 from .world import (
     exchange,
     init,
@@ -35,23 +37,30 @@ from .world import (
 
 __all__ = [
     "Group",
+    "Mesh",
+    "Pipeline",
     "all_gather",
     "all_reduce",
     "all_to_all",
     "barrier",
     "broadcast",
     "collect",
+    "current_mesh",
     "exchange",
     "init",
     "is_initialized",
     "is_main",
     "local_rank",
     "local_size",
+    "mesh",
     "new_group",
+    "pipeline",
     "rank",
     "receive",
     "reduce_scatter",
     "send",
     "servers",
+    "shard",
     "size",
+    "sum_gradients",
 ]

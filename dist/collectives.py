@@ -1,4 +1,5 @@
-"""Collectives on NDArrays: each is one engine operation, and no call waits."""
+"""Collectives on NDArrays: each is one engine operation, and no call waits. Those that return a new
+array are differentiable, and on Symbols they are nodes of a graph (kernels/ops/collective.py)."""
 
 from __future__ import annotations
 
@@ -6,13 +7,47 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..engine import cpu, waitall
-from ..engine.error import InvalidValue, ShapeError
+from ..engine.error import InvalidValue, MXNetError, ShapeError, compose
+from ..kernels.plan import make_plan
+from ..kernels.record import lookup
 from ..ndarray import NDArray
 from ..ndarray.autograd import pause
 from ..ndarray.creation import empty
+from ..ndarray.invoke import is_symbol
 from ..ndarray.launch import copy_into
+from ..ndarray.ndarray import state
+from ..ndarray.tape import record, spent
 from .group import READ, UPDATE, WRITE, Group, check_arrays, check_operation
-from .world import init, messages
+from .world import group_of, init, messages
+
+
+def run(kind: str, x: NDArray, attrs: dict[str, Any]) -> NDArray:
+    """What runs the collective of a graph between two programs: the hook "collective"."""
+    more = {k: v for k, v in attrs.items() if k not in ("ranks", "rank", "alike")}
+    with pause():
+        return globals()[kind](x, group=group_of(attrs["ranks"]), **more)
+
+
+def _node(kind: str, x: Any, group: Group, **attrs: Any) -> Any:
+    """A collective of a Symbol."""
+    attrs.update(ranks=group.ranks, rank=group.rank)
+    return x._call_operator(lookup(f"_{kind}"), [x], attrs)
+
+
+def _noted(kind: str, x: NDArray, made: NDArray, group: Group, **attrs: Any) -> NDArray:
+    """`made`, recorded as computed from x."""
+    if state.recording and x._tape is not None:
+        op = lookup(f"_{kind}")
+        full = op.parse({**attrs, "ranks": group.ranks, "rank": group.rank})
+        record(make_plan(op, full, [x._spec], x._spec.device), [x], (), [made])
+    return made
+
+
+def _refuse_recorded(arrays: Sequence[NDArray], what: str, fix: str) -> None:
+    """Raises MXNetError where a gradient would be lost."""
+    if state.recording and any(a._tape is not None and not spent(a._tape) for a in arrays):
+        rule = f"{what} has no gradient, but its array is in a graph that autograd records"
+        raise MXNetError(compose(rule, fix=fix))
 
 
 def all_reduce(
@@ -24,8 +59,12 @@ def all_reduce(
     name: str = "",
     key: int | None = None,
     priority: int = 0,
+    alike: bool = False,
 ):
     """The sum of all ranks' x, on all ranks, with the same bits.
+
+    Its gradient is that of the sum of all ranks' losses: the sum of all ranks' gradients. With
+    `alike` all ranks compute the same loss from the result, which counts once: their gradient.
 
     Args:
         x: an NDArray of the same shape and dtype on all ranks; or a list of them, which travel
@@ -40,7 +79,11 @@ def all_reduce(
     """
     check_operation(op)
     group = group or init()
+    if is_symbol(x):
+        return _node("all_reduce", x, group, op=op, alike=alike)
     arrays = check_arrays(x, "all_reduce")
+    if out is not None:
+        _refuse_recorded(arrays, "all_reduce with out", "y = dist.all_reduce(x)")
     targets = (
         arrays if out is x else check_arrays(out, "all_reduce: out") if out is not None else None
     )
@@ -81,6 +124,8 @@ def all_reduce(
                 copy_into(r, t)
     if out is not None:
         return out
+    for a, t in zip(arrays, targets):
+        _noted("all_reduce", a, t, group, op=op, alike=alike)
     return targets if isinstance(x, (list, tuple)) else targets[0]
 
 
@@ -137,6 +182,8 @@ def reduce_scatter(
     """
     check_operation(op)
     group = group or init()
+    if is_symbol(x):
+        return _node("reduce_scatter", x, group, op=op)
     (x,) = check_arrays(x, "reduce_scatter")
     n = _split(x, group, "reduce_scatter")
     combine = "sum" if op == "mean" else op
@@ -154,7 +201,7 @@ def reduce_scatter(
     if op == "mean":
         with pause():
             made /= group.size
-    return made
+    return _noted("reduce_scatter", x, made, group, op=op)
 
 
 def all_gather(
@@ -164,13 +211,17 @@ def all_gather(
     name: str = "",
     key: int | None = None,
     priority: int = 0,
+    alike: bool = False,
 ) -> NDArray:
-    """All ranks' x, one after the other along axis 0: (n, ...) gives (size * n, ...). key: as of
-    all_reduce."""
+    """All ranks' x, one after the other along axis 0: (n, ...) gives (size * n, ...). key, alike:
+    as of     all_reduce."""
     group = group or init()
+    if is_symbol(x):
+        return _node("all_gather", x, group, alike=alike)
     (x,) = check_arrays(x, "all_gather")
     shape = (group.size * x.shape[0], *x.shape[1:]) if x.shape else (group.size,)
-    return _two("all_gather", x, shape, x.size, group, name=name, priority=priority, key=key)
+    made = _two("all_gather", x, shape, x.size, group, name=name, priority=priority, key=key)
+    return _noted("all_gather", x, made, group, alike=alike)
 
 
 def all_to_all(
@@ -178,17 +229,23 @@ def all_to_all(
 ) -> NDArray:
     """Part r, along axis 0, of rank s becomes part s of rank r: (size * n, ...) keeps its shape."""
     group = group or init()
+    if is_symbol(x):
+        return _node("all_to_all", x, group)
     (x,) = check_arrays(x, "all_to_all")
     _split(x, group, "all_to_all")
-    return _two("all_to_all", x, x.shape, x.size // group.size, group, name=name, priority=priority)
+    n = x.size // group.size
+    made = _two("all_to_all", x, x.shape, n, group, name=name, priority=priority)
+    return _noted("all_to_all", x, made, group)
 
 
 def broadcast(x, root: int = 0, *, group: Group | None = None, name: str = "", priority: int = 0):
     """x (an NDArray or a list of them) becomes that of root, in place. Returns x."""
     group = group or init()
     _check_rank(root, group, "broadcast: root")
+    arrays = check_arrays(x, "broadcast")
+    _refuse_recorded(arrays, "broadcast, which writes in place,", "outside autograd.record()")
     with pause():
-        for a in check_arrays(x, "broadcast"):
+        for a in arrays:
             here = _on_host(a)
             use = UPDATE if group.rank == root else WRITE
             group.run("broadcast", [here], [use], (a.size, root), "sum", name, None, priority)
@@ -203,6 +260,7 @@ def send(x: NDArray, to: int, *, name: str = "", priority: int = 0) -> None:
     group = messages()
     _check_rank(to, group, "send: to")
     (x,) = check_arrays(x, "send")
+    _refuse_recorded([x], "send", "send x.detach(), and its gradient back; or mx.dist.pipeline")
     with pause():
         _message("send", _on_host(x), READ, to, name, priority)
 
@@ -217,6 +275,7 @@ def receive(
     group = messages()
     _check_rank(of, group, "receive: of")
     (out,) = check_arrays(out, "receive")
+    _refuse_recorded([out], "receive, which writes in place,", "receive into a new array")
     with pause():
         here = _on_host(out)
         _message("receive", here, WRITE, of, name, priority, timeout)

@@ -6,10 +6,11 @@ import atexit
 from typing import Any
 
 from ..engine import at_end, ffi, hooks, lib, raise_last
-from ..engine.error import InvalidType, MXNetError
+from ..engine.error import InvalidType, InvalidValue, MXNetError
 from . import environment, heartbeat
 from .group import Group
 
+_groups: dict[tuple[int, ...], Group] = {}  # by their ranks: those made first
 _state: dict[str, Any] = {}  # "world", "messages": Groups, "MPI": mpi4py's module, "place": Place
 
 
@@ -25,6 +26,7 @@ def init() -> Group:
     if "world" not in _state:
         if environment.of_environment() is None:
             _state.update(world=Group(0, [0]), place=environment.Place(0, 1, 0, 1))
+            _groups[0,] = _state["world"]
         else:
             _join()
             if _state["serves"]:
@@ -83,7 +85,20 @@ def make_group(communicator: Any, ranks) -> Group:
     """A group of an mpi4py communicator that nothing else uses; ranks: their numbers in the
     world."""
     handle = _state["MPI"]._handleof(communicator)
-    return Group(communicator.rank, list(ranks), communicator, handle)
+    made = Group(communicator.rank, list(ranks), communicator, handle)
+    _groups.setdefault(made.ranks, made)
+    return made
+
+
+def group_of(ranks: tuple[int, ...]) -> Group:
+    """The group of these ranks that was made first. Raises InvalidValue where there is none."""
+    init()
+    if ranks not in _groups:
+        raise InvalidValue(
+            f"dist: no group of ranks {list(ranks)} was made in this process\n  fix: make the same"
+            " groups (mx.dist.mesh, mx.dist.new_group) as the program that made the graph"
+        )
+    return _groups[ranks]
 
 
 def messages() -> Group:

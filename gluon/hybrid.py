@@ -220,6 +220,13 @@ class HybridBlock(Block):
                 params = {name: p._data_on(ctx) for name, p in self._reg_params.items()}
             return self.hybrid_forward(nd, x, *args, **params)
         except OperatorError as error:
+            sharded = [p.name for p in self._reg_params.values() if p._part is not None]
+            if sharded:
+                raise MXNetError(
+                    f"{type(self).__name__} {self.name!r}: blocks with sharded parameters"
+                    f" ({', '.join(sharded)}) run only as part of a graph\n  fix: net.hybridize(),"
+                    " of the block that is called"
+                ) from error
             error.locate(f'{type(self).__name__} "{self.name}"')
             raise
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ..dist import Group, broadcast, current_mesh
+from ..dist.mesh import Part
 from ..engine import Context, cpu, current_context
 from ..engine.error import InvalidType, InvalidValue, MXNetError
 from ..kernels.record import dtype_name
@@ -55,6 +57,8 @@ class Parameter:
         lr_mult, wd_mult: factors on the optimizer's learning rate and weight decay.
         init: initializer (or its name) for this parameter only.
         stype, grad_stype: storage types of the data and the gradient: default, row_sparse or csr.
+        shard: for each axis an axis of the mesh over which it is split, or None: ("model", None).
+            The shape is that of the whole; data and gradient are this rank's part.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class Parameter:
         differentiable: bool = True,
         stype: str = "default",
         grad_stype: str = "default",
+        shard: Sequence[str | None] | None = None,
     ):
         for kind, value in (("stype", stype), ("grad_stype", grad_stype)):
             if value not in STYPES:
@@ -90,8 +95,11 @@ class Parameter:
         self._deferred_init: tuple = ()  # (init, contexts, default init, data or None)
         self._trainer: Any = None  # the Trainer that updates it
         self._owner: weakref.ref | None = None  # weak reference to the block that created it
+        self._shard: tuple[str | None, ...] | None = None
+        self._part: Part | None = None  # where it is split over more than one rank
         self._grad_req = ""
         self.grad_req = grad_req
+        self.shard = shard
 
     def __repr__(self):
         return f"{type(self).__name__} {self.name} (shape={self.shape}, dtype={self.dtype})"
@@ -115,6 +123,7 @@ class Parameter:
             "differentiable": self._differentiable,
             "stype": self._stype,
             "grad_stype": self._grad_stype,
+            "shard": self._shard,
         }
 
     # ---- attributes ------------------------------------------------------------------------------
@@ -170,6 +179,50 @@ class Parameter:
                 f"{self._shape}."
             )
         self._shape = new
+
+    @property
+    def shard(self) -> tuple[str | None, ...] | None:
+        """For each axis the axis of the mesh over which it is split, or None. Setting it keeps this
+        rank's part of the data."""
+        return self._shard
+
+    @shard.setter
+    def shard(self, axes: Sequence[str | None] | None) -> None:
+        axes = None if axes is None else tuple(axes)
+        if axes == self._shard:
+            return
+        named = [(i, a) for i, a in enumerate(axes or ()) if a is not None]
+        if len(named) > 1 or (named and "default" != self._stype == self._grad_stype):
+            raise ParameterError(
+                f"Parameter '{self.name}': shard must name one axis, of a dense parameter, got"
+                f" {axes}"
+            )
+        if self._trainer is not None:
+            raise ParameterError(
+                f"Parameter '{self.name}': shard is set after a Trainer took it\n  fix: shard first"
+            )
+        whole = None if self._data is None else self._reduce()
+        self._shard, self._part = axes, None
+        if named:
+            axis, name = named[0]
+            group: Group = current_mesh().group(name)
+            self._part = Part(axis, group) if group.size > 1 else None
+        if whole is not None:
+            self._init_impl(whole, self._ctx_list)
+
+    def _own(self, whole: NDArray) -> NDArray:
+        """What this rank keeps of the whole array."""
+        part = self._part
+        if part is None:
+            return whole
+        assert self._shard is not None
+        if len(self._shard) != len(whole.shape) or whole.shape[part.axis] % part.group.size:
+            raise ParameterError(
+                f"Parameter '{self.name}': shard={self._shard} does not fit shape {whole.shape}: an"
+                f" entry for each axis, and axis {part.axis} must be divisible by the"
+                f" {part.group.size} ranks of {self._shard[part.axis]!r}"
+            )
+        return part.of(whole)
 
     def _sizes(self) -> tuple[int, ...]:
         """The shape of a parameter that was created with one, as those of layers are; 0 stands
@@ -245,9 +298,13 @@ class Parameter:
                 initializer.create(default_init if own else init)(
                     initializer.InitDesc(self.name, {"__init__": init} if own else {}), data
                 )
+            if self._part is not None:
+                broadcast(data, name=self.name)  # all parts are of one array
             self._init_impl(data, contexts)
 
     def _init_impl(self, data: NDArray, contexts) -> None:
+        """data: of the whole parameter."""
+        data = self._own(data)
         self._ctx_list = list(contexts)
         if data.stype != self._stype:
             data = data.tostype(self._stype)
@@ -499,6 +556,7 @@ class Parameter:
         if self._trainer is not None:
             self._trainer._parameter_was_set(self)
         with autograd.pause():
+            data = self._own(data)
             for array in self._data:
                 copy_into(data, array)
 
@@ -559,13 +617,16 @@ class Parameter:
         )
 
     def _reduce(self) -> NDArray:
-        """The value on cpu; the mean over devices, so that per-device statistics are combined."""
+        """The value on cpu; the mean over devices, so that per-device statistics are combined. Of a
+        sharded parameter the whole, for which all ranks of its group call this."""
         if self._stype != "default" and self._trainer is not None:
             data = functions.zeros(self._sizes(), cpu(), self.dtype, stype=self._stype)
             self._trainer._row_sparse_pull(self, data, None, full_idx=True)
             return data
         if self._data is None:
             raise self._not_initialized()
+        if self._part is not None:
+            return self._part.whole(self._data[0]).copyto(cpu())
         if len(self._data) == 1:
             return self._data[0].copyto(cpu())
         with autograd.pause():

@@ -11,6 +11,7 @@ from typing import Any
 from ..engine import Context, current_context
 from ..engine.error import DynamicShape, InvalidValue, MXNetError
 from ..graph.graph import Node, Value, rewrite, topological, values_of, variable, with_inputs
+from ..graph.passes.shard import Split, split_graph
 from ..graph.placement import TO_DEVICE, Placement, crosses
 from ..ndarray import autograd
 from ..ndarray.cached import CachedGraph
@@ -170,6 +171,9 @@ class Trace:
         bounds = self._bounds if recompute == "blocks" else []
         outputs, variables = self.symbol._outputs, self.param_values
         devices = self.data_devices or [current_context()]
+        if self.sharded:
+            graph, variables = self._split([*outputs, *bounds])
+            outputs, bounds = graph[: len(outputs)], graph[len(outputs) :]
         if len({d.home for d in devices}) > 1 or crosses(outputs):
             graph, variables = self._place([*outputs, *bounds], devices[0])
             outputs, bounds = graph[: len(outputs)], graph[len(outputs) :]
@@ -177,6 +181,26 @@ class Trace:
             self.placed = [(p, devices[0]) for p in self.params]
         inputs = [*self.data_values, *variables]
         self.graph = CachedGraph(outputs, inputs, name, len(self.data_values), recompute, bounds)
+
+    @property
+    def sharded(self) -> bool:
+        """Are parameters split over ranks?"""
+        return any(p._part is not None for p in self.params)
+
+    def _split(self, graph: list[Value]) -> tuple[list[Value], list[Value]]:
+        """The graph of this rank, and its variables of the parameters."""
+        splits, variables = {}, []
+        for p, v in zip(self.params, self.param_values):
+            if p._part is None:
+                variables.append(v)
+                continue
+            part = p._part
+            local = v.type._replace(shape=part.shape(v.shape))
+            variables.append(variable(v.node.name, local, v.node.extra))
+            layout = Split(part.axis, 1, part.group.ranks, part.group.rank)
+            splits[v] = (variables[-1], layout)
+        train = autograd.is_training()
+        return split_graph(graph, splits, train), variables
 
     def _place(self, graph: list[Value], default: Context) -> tuple[list[Value], list[Value]]:
         """Records in `placed` on which device each parameter is read. A parameter read on several
@@ -203,6 +227,8 @@ class Trace:
     def equal_graphs(self) -> tuple | None:
         """What two traces have in common that compute the same from the same parameters, for inputs
         of whatever shapes and dtypes; None where that cannot be told."""
+        if self.sharded:  # its shapes are in attributes
+            return None
         number = {v.node: i for i, v in enumerate([*self.data_values, *self.param_values])}
         outputs = [*self.symbol._outputs, *self._bounds]
         nodes: list[tuple] = []

@@ -212,6 +212,13 @@ class Trainer:
                 "Please set update_on_kvstore=True when training in async mode: servers update the"
                 " weights"
             )
+        split = [p.name for p in self._params if p._part is not None]
+        if split and getattr(store, "num_workers", 1) > 1:
+            raise TrainerError(
+                f"kvstore={store.type!r} sums gradients over all ranks, but {split[0]} is split"
+                " over some\n  fix: kvstore=None, and mx.dist.sum_gradients(net,"
+                " mesh.group('data')) before step"
+            )
         if on_store and not store.is_capable("optimizer"):
             raise TrainerError(
                 f"Please set update_on_kvstore=False when training with {type(store)}"

@@ -1,19 +1,20 @@
 """Placement: where the nodes of a graph run. A node runs where its inputs are; a `_to_device` node
 copies to another device. A graph on several devices is cut into segments of one device, each one
-program, with the copies between them."""
+program, with the copies between them. So is a graph with collectives: they run between programs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..engine import Context
+from ..engine import Context, hooks
 from ..engine._array import invoke, shared
 from ..engine.device import named
 from ..engine.error import DeviceError
 from ..kernels.plan import copy_plan
 from ..kernels.record import lookup, mutated_inputs
 from ..kernels.spec import Spec, spec
+from ..kernels.traits import Collective
 from .effects import Effects
 from .graph import Node, Value, rewrite, topological, values_of, with_inputs
 from .passes.dead_code import extract, live
@@ -28,6 +29,11 @@ LATE = 1 << 30  # steps of one segment, at most; see Program.finals
 def crosses(outputs: Sequence[Value]) -> bool:
     """Does a graph hold copies to other devices?"""
     return TO_DEVICE in [n.op for n in topological(outputs)]
+
+
+def is_cut(node: Node) -> bool:
+    """Does a node run between two programs?"""
+    return node.op is TO_DEVICE or node.op is not None and node.op.has(Collective)
 
 
 class Placement:
@@ -179,8 +185,9 @@ def lower(
 ) -> Program | PlacedProgram:
     """As program.lower, with inputs on these devices. wanted: see PlacedProgram."""
     if isinstance(devices, Context):
-        return lower_here(outputs, inputs, devices, name, **options)
-    if len({d.home for d in (*devices, *wanted)}) == 1 and not crosses(outputs):
+        devices = [devices]
+    one_device = len({d.home for d in (*devices, *wanted)}) == 1
+    if one_device and not any(is_cut(n) for n in topological(outputs)):
         one = devices[0] if len(set(devices)) == 1 else devices[0].home
         return lower_here(outputs, inputs, one, name, **options)
     return PlacedProgram(outputs, inputs, devices, name, wanted=wanted, **options)
@@ -192,6 +199,15 @@ class _Copy(NamedTuple):
     source: Value
     made: Value
     device: Context
+
+
+class _Message(NamedTuple):
+    """A step that runs a collective."""
+
+    source: Value
+    made: Value
+    kind: str
+    attrs: dict[str, Any]
 
 
 class _Part(NamedTuple):
@@ -206,8 +222,8 @@ class _Part(NamedTuple):
 
 
 class PlacedProgram:
-    """Programs of several devices and the copies between them, pushed one after the other; each
-    waits only for what it reads. Stands where a Program stands."""
+    """Programs of one or several devices, and the copies and collectives between them, pushed one
+    after the other; each waits only for what it reads. Stands where a Program stands."""
 
     def __init__(
         self,
@@ -236,10 +252,10 @@ class PlacedProgram:
         segments = _segments(order, place)
         step_of = {n: k for k, nodes in enumerate(segments) for n in nodes}
         crossing = {v for n in order for v in n.inputs if step_of.get(v.node) != step_of[n]}
-        copied = {v for n in order if n.op is TO_DEVICE for v in n.inputs}
+        awaited = {v for n in order if is_cut(n) for v in n.inputs}
         loose = {outputs[i] for i in free} - crossing
         last_read: dict[Value, int] = {}
-        self._steps: list[_Copy | _Part] = []
+        self._steps: list[_Copy | _Message | _Part] = []
         for k, nodes in enumerate(segments):
             inside = set(nodes)
             reads = dict.fromkeys(v for n in nodes for v in n.inputs if v.node not in inside)
@@ -247,6 +263,12 @@ class PlacedProgram:
             if nodes[0].op is TO_DEVICE:
                 (source,) = reads
                 self._steps.append(_Copy(source, Value(nodes[0]), place.of(nodes[0])))
+                continue
+            collective = nodes[0].operation.trait(Collective)
+            if collective is not None:
+                (source,) = reads
+                attrs = nodes[0].attrs
+                self._steps.append(_Message(source, Value(nodes[0]), collective.kind, attrs))
                 continue
             values = [v for n in nodes for v in values_of(n)]
             final = sorted((v for v in values if v in number), key=number.__getitem__)
@@ -260,8 +282,8 @@ class PlacedProgram:
                 tier=tier,
                 stable=[v for v in reads if v in seldom],
                 free=[i for i, v in enumerate(made) if v in loose],
-                # another device waits for it, and starts as soon as it is there
-                first=[i for i, v in enumerate(made) if v in copied],
+                # another device or rank waits for it, and starts as soon as it is there
+                first=[i for i, v in enumerate(made) if v in awaited],
                 layouts={v: tags[v] for v in reads if v in tags},
             )
             self._steps.append(
@@ -313,6 +335,10 @@ class PlacedProgram:
             if isinstance(step, _Copy):
                 known[step.made] = copied(known[step.source], step.device)
                 continue
+            if isinstance(step, _Message):
+                run = hooks.get("collective")
+                known[step.made] = run(step.kind, known[step.source], step.attrs)
+                continue
             device, reads, made, targets, program = step
             arrays = [known[v] for v in reads]
             here = [a if a._spec.device.home == device else copied(a, device) for a in arrays]
@@ -349,14 +375,16 @@ class PlacedProgram:
 
 
 def _segments(order: Sequence[Node], place: Placement) -> list[list[Node]]:
-    """Nodes in steps, in an order in which they may run: a copy, or nodes of one device.
+    """Nodes in steps, in an order in which they may run: a copy, a collective, or nodes of one
+    device.
 
-    Before a copy runs what it waits for, right after it what now waits for no other copy. So
+    Before a copy runs what it waits for, right after it what now waits for no other copy; a
+    collective is a copy from a device to itself. So
     devices start as soon as they can, and micro-batches stay apart although the sums of their
     gradients connect them: a sum goes with the last one.
     """
     before = _before(order)
-    copies = [n for n in order if n.op is TO_DEVICE]
+    copies = [n for n in order if is_cut(n)]
     number = {n: k for k, n in enumerate(copies)}
     first: dict[Node, int] = {}  # of the copies that wait for a node
     for node in reversed(order):
@@ -389,19 +417,28 @@ def _segments(order: Sequence[Node], place: Placement) -> list[list[Node]]:
         for n in before[node]:
             users[n] = min(time[node], users.get(n, end))
 
-    there: list[dict[Context, list[Node]]] = [{} for _ in range(end + 1)]
+    # of each device: what the copies of a turn wait for, and the rest
+    there: list[dict[Context, tuple[list[Node], list[Node]]]] = [{} for _ in range(end + 1)]
     starts: list[list[Node]] = [[] for _ in there]
     for node in order:
         if node in number:
             starts[time[node]].append(node)
         else:
-            there[time[node]].setdefault(place.of(node), []).append(node)
+            nodes = there[time[node]].setdefault(place.of(node), ([], []))
+            nodes[node not in first].append(node)
     steps: list[list[Node]] = []
     for t, groups in enumerate(there):
         started = starts[t]
-        behind = groups.pop(place.of(started[0]), []) if started else []
-        for nodes in groups.values():
-            _run(steps, nodes, place)
+        target = place.of(started[0]) if started else None
+        behind: list[Node] = []
+        for device, (waited_for, rest) in groups.items():
+            if device != target:
+                _run(steps, waited_for + rest, place)
+            elif started[0].op is TO_DEVICE:
+                behind = waited_for + rest
+            else:
+                _run(steps, waited_for, place)
+                behind = rest
         steps += [[c] for c in started]
         _run(steps, behind, place)
     return steps
@@ -411,7 +448,7 @@ def _run(steps: list[list[Node]], nodes: list[Node], place: Placement) -> None:
     """Adds nodes of one device to steps; what the step before runs there is one with them."""
     if not nodes:
         return
-    there = steps and steps[-1][0].op is not TO_DEVICE
+    there = steps and not is_cut(steps[-1][0])
     if there and place.of(steps[-1][0]) == place.of(nodes[0]):
         steps[-1] += nodes
     else:

@@ -44,6 +44,16 @@ class Rematerializes(NamedTuple):
     rule: Callable
 
 
+class Collective(NamedTuple):
+    """All ranks of a group compute it together: no kernel, but messages between programs. It has
+    one input and one output.
+
+    kind: the function of `dist` that pushes it.
+    """
+
+    kind: str
+
+
 class PythonKernel(NamedTuple):
     """A kernel in Python instead of `ref`.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..graph.graph import Node, Value, topological
 from ..kernels.plan import make_plan, scalars_of
+from ..kernels.traits import Collective
 from .invoke import invoke
 from .launch import launch
 from .ndarray import NDArray
@@ -31,6 +32,8 @@ def run_nodes(
 def run_plan(node: Node, inputs: Sequence[NDArray], device: Any) -> list[NDArray]:
     """All outputs of a node, hidden ones too, from dense inputs on its device. device: for a node
     that copies to it, or has no inputs."""
+    if node.operation.has(Collective):
+        return [invoke(node.operation, inputs, node.attrs)]
     plan = make_plan(node.operation, node.attrs, [a._spec for a in inputs], device)
     return launch(plan, inputs, scalars_of(node.operation, node.attrs))
 

@@ -6,17 +6,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..engine import Context, cpu, current_context
+from ..engine import Context, cpu, current_context, hooks
 from ..engine.device import named
 from ..engine.error import DeviceError, InvalidType
 from ..kernels import precision
 from ..kernels.plan import make_plan, scalars_of
 from ..kernels.record import Operator, lookup
 from ..kernels.spec import STYPES
-from ..kernels.traits import Eager, Part
-from .launch import Plans, run
+from ..kernels.traits import Collective, Eager, Part
+from .launch import Plans, copy_into, run
 from .ndarray import NDArray, check_nd, state
 from .parts import read_part
+from .tape import record
 
 # what dense calls need of the package `sparse`, which fills it: "call" (an operator whose result is
 # sparse), "array", "empty", "zeros"
@@ -88,6 +89,8 @@ def _own_way(op: Operator, attrs: dict[str, Any]) -> Callable | None:
     """What takes calls of operators that are Python code, or whose result is sparse."""
     if op.has(Eager):
         return _python
+    if op.has(Collective):
+        return _collective
     if attrs.get("stype") in STYPES[1:] or attrs.get("forward_stype") in STYPES[1:]:
         return SPARSE["call"]
     return None
@@ -101,6 +104,24 @@ def _python(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], out,
     op.check_inputs(attrs, len(inputs))
     device_of(op, inputs, ctx, out)
     return eager.call(_call, inputs, out, **attrs)
+
+
+def _collective(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], out, ctx) -> Any:
+    """An operator that all ranks of a group compute together. It is noted on the tape as if it were
+    one plan."""
+    attrs = _complete(op, inputs, attrs)
+    op.check_inputs(attrs, len(inputs))
+    device = device_of(op, inputs, ctx, out)
+    plan = make_plan(op, attrs, [a._spec for a in inputs], device)
+    found = op.trait(Collective)
+    assert found is not None  # see _own_way
+    made = hooks.get("collective")(found.kind, inputs[0], attrs)
+    if state.recording:
+        record(plan, inputs, (), [made])
+    if out is None:
+        return made
+    copy_into(made, out)
+    return out
 
 
 def _call(name: str, *inputs: NDArray, out=None, **attrs) -> Any:
