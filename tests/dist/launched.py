@@ -1,4 +1,4 @@
-"""Runs programs on several ranks, by the mpiexec of this environment (MPICH's or Open MPI's wheel)."""
+"""Runs programs on several ranks, by `plait launch`, on this environment's MPI (MPICH or Open MPI)."""
 
 from __future__ import annotations
 
@@ -10,26 +10,19 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-MPIEXEC = Path(sys.executable).parent / "mpiexec"
-
-
-def mpiexec(n: int) -> list[str]:
+# of jobs: make dist-test takes more
+RANKS = [int(n) for n in os.environ.get("DIST_RANKS", "2").split(",")]
+def launcher(n: int) -> list[str]:
     """The command that starts n ranks on this machine."""
     pytest.importorskip("mpi4py", reason="MPI is not installed: pip install 'plait[mpi]'")
-    if not MPIEXEC.exists():
-        pytest.skip("MPI is not installed: pip install 'plait[mpi]'")
-    words = [str(MPIEXEC), "-n", str(n)]
-    version = subprocess.run([words[0], "--version"], capture_output=True, text=True, check=False)
-    if "Open MPI" in version.stdout:
-        words += ["--allow-run-as-root", "--oversubscribe"]
-    return words
+    return [sys.executable, "-m", "plait", "launch", "-n", str(n), "--threads", "1", "--"]
 
 
 def run(n: int, program: str | list[str], within_s: float = 120, **env: str):
     """(status, what all ranks printed) of a program: its text, or a script of this folder with its
     arguments."""
     words = ["-c", program] if isinstance(program, str) else [str(HERE / program[0]), *program[1:]]
-    started = mpiexec(n) if n > 1 else []
+    started = launcher(n) if n > 1 else []
     done = subprocess.run(
         [*started, sys.executable, "-W", "ignore", *words],
         stdout=subprocess.PIPE,
