@@ -12,17 +12,26 @@ import pytest
 HERE = Path(__file__).resolve().parent
 # of jobs: make dist-test takes more
 RANKS = [int(n) for n in os.environ.get("DIST_RANKS", "2").split(",")]
-def launcher(n: int) -> list[str]:
-    """The command that starts n ranks on this machine."""
+
+
+def launcher(n: int, restarts: int = 0, on=None) -> list[str]:
+    """The command that starts n ranks on this machine; on: (Namespaces, a folder): on both."""
     pytest.importorskip("mpi4py", reason="MPI is not installed: pip install 'plait[mpi]'")
-    return [sys.executable, "-m", "plait", "launch", "-n", str(n), "--threads", "1", "--"]
+    words = [sys.executable, "-m", "plait", "launch", "-n", str(n), "--threads", "1"]
+    words += ["--restarts", str(restarts)]
+    if on:
+        machines, folder = on
+        words = [*machines.within(0), *words, *machines.launch_options(folder)]
+    return [*words, "--"]
 
 
-def run(n: int, program: str | list[str], within_s: float = 120, **env: str):
+def run(
+    n: int, program: str | list[str], within_s: float = 120, restarts: int = 0, on=None, **env: str
+):
     """(status, what all ranks printed) of a program: its text, or a script of this folder with its
     arguments."""
     words = ["-c", program] if isinstance(program, str) else [str(HERE / program[0]), *program[1:]]
-    started = launcher(n) if n > 1 else []
+    started = launcher(n, restarts, on) if n > 1 else []
     done = subprocess.run(
         [*started, sys.executable, "-W", "ignore", *words],
         stdout=subprocess.PIPE,

@@ -10,6 +10,8 @@ import subprocess
 from pathlib import Path
 from typing import Self
 
+from .. import mpiexec
+
 _count = itertools.count()
 
 
@@ -61,14 +63,24 @@ class Namespaces:
         renamed = ["unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"', name]
         return ["ip", "netns", "exec", name, *renamed]
 
-    def remote_shell(self, folder: Path) -> str:
-        """A program that mpiexec takes for ssh: it starts the ranks of the second namespace."""
+    def launch_options(self, folder: Path) -> list[str]:
+        """What `plait launch`, started in the first namespace, needs for a rank in each: mpiexec
+        takes a script in this folder for ssh. The script mends a link that was cut."""
         words = " ".join(map(shlex.quote, self.within(1)))
         skipped = 'while :; do case "$1" in -*) shift;; *) break;; esac; done; shift'
+        mended = f"ip -n {self.names[1]} link set eth0 up"
         script = folder / "ssh"
-        script.write_text(f'#!/bin/sh\n{skipped}\nexec {words} sh -c "$*"\n')
+        script.write_text(f'#!/bin/sh\n{skipped}\n{mended}\nexec {words} sh -c "$*"\n')
         script.chmod(0o755)
-        return str(script)
+        kind = mpiexec.find().kind
+        agent = {
+            "mpich": f"-launcher ssh -launcher-exec {script}",
+            "openmpi": f"--prtemca plm_ssh_agent {script}",
+        }
+        # by TCP alone: MPICH's library sees that both are one machine, and takes its memory
+        transport = ["--env", "UCX_TLS=tcp,self", "--env", "MPIR_CVAR_NOLOCAL=1"]
+        hosts = ["-H", "192.0.2.1:1,192.0.2.2:1"]
+        return [*hosts, f"--mpi-args={agent[kind]}", *(transport if kind == "mpich" else [])]
 
     def limit(self, mbit: int) -> None:
         """Each direction carries so many Mbit/s. The queue holds 50 ms, as a switch's may."""
