@@ -1,4 +1,4 @@
-"""What test_collectives.py runs on several ranks: every collective, many at a time, against NumPy."""
+"""What test_ranks.py runs on several ranks: every collective, many at a time, against NumPy."""
 
 from __future__ import annotations
 

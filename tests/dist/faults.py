@@ -1,5 +1,5 @@
-"""What test_faults.py runs on several ranks: training with checkpoints, in which the last rank fails
-once, in the way that is asked for. Rank 0 prints the digest of the weights at the end."""
+"""What test_faults.py runs on several ranks: training with checkpoints, in which the last rank
+fails once, in the way that is asked for. Rank 0 prints the digest of the weights at the end."""
 
 from __future__ import annotations
 

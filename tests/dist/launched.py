@@ -1,4 +1,4 @@
-"""Runs programs on several ranks, by `plait launch`, on this environment's MPI (MPICH or Open MPI)."""
+"""Runs programs on several ranks, by `plait launch`, on the MPI of this environment."""
 
 from __future__ import annotations
 

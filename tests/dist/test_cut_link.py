@@ -1,9 +1,8 @@
 """A link between two machines that is cut: network namespaces stand for the machines."""
 
 import pytest
-from ranks import SIZE, Job
-
 from plait.tools.benchmark.namespaces import Namespaces, NotAllowed
+from ranks import SIZE, Job
 
 
 @pytest.fixture

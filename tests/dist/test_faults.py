@@ -5,7 +5,6 @@ import os
 
 import launched
 import pytest
-
 from plait.tools.benchmark.namespaces import Namespaces, NotAllowed
 
 REPEATS = int(os.environ.get("DIST_FAULTS", "1"))  # make dist-test: 20

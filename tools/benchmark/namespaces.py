@@ -20,7 +20,7 @@ class NotAllowed(Exception):
 
 
 class Namespaces:
-    """As a context manager: two namespaces, named `names`, of the addresses 192.0.2.1 and 192.0.2.2.
+    """As a context manager: two namespaces, `names`, of the addresses 192.0.2.1 and 192.0.2.2.
 
     Raises NotAllowed.
     """
