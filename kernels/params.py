@@ -82,7 +82,10 @@ LIMITS = {"int": INT32, "shape": ANY}
 LARGE = (-(1 << 46), 1 << 46)  # sizes of an axis, and places on it: `infer` bounds the bytes
 COUNT = (0, 1 << 16)  # of inputs, outputs, sections: each is an object
 WEIGHTS = (0, 1 << 12)  # that one call updates: each is several inputs
-FRACTION = (0, 1)  # of one: what a region covers of a map decides how many samples are taken of it
+FRACTION = (
+    0,
+    1,
+)  # a probability; of a map: what a region covers decides how many samples are taken
 REACH = (0, 1 << 20)  # of a window, in elements: what kernels go through for one output
 
 

@@ -538,6 +538,7 @@ void pl_comm_give_up(const char *text)
 
 void pl_comm_rank_left(int rank, int state, const char *text)
 {
+    (void)rank;                               /* it is in the text */
     if (state != PL_RANK_FINISHED) {
         pl_comm_give_up(text);
         return;

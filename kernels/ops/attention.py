@@ -17,7 +17,7 @@ import numpy as np
 
 from ...engine.error import OperatorError, ShapeError
 from ..compose import vjp
-from ..record import Param, Type, operator, sample, uniform, values
+from ..record import FRACTION, Param, Type, operator, sample, uniform, values
 from ..traits import Rematerializes
 from .strided import check_view, places
 
@@ -75,7 +75,11 @@ def _factors_infer(ins, n, p, dtype):
 operator(
     "_kept_factors",
     inputs=("kept",),
-    params=(Param("n", "int"), Param("p", "float"), Param("dtype", "dtype", "float32")),
+    params=(
+        Param("n", "int"),
+        Param("p", "float", limits=FRACTION),
+        Param("dtype", "dtype", "float32"),
+    ),
     infer=_factors_infer,
     ref=lambda xp, kept, *, n, p, dtype: (_unpacked(xp, kept, n) * kept_scale(p)).astype(dtype),
     samples=(sample(values([[5, 1], [-1, 0]], "int32"), n=40, p=0.5),),
@@ -358,7 +362,7 @@ operator(
     "_attention_dropout",
     inputs=("source0", "source1", "source2", "masks"),
     input_names=names,
-    params=(*PARAMS, Param("p", "float", 0.5)),
+    params=(*PARAMS, Param("p", "float", 0.5, limits=FRACTION)),
     n_outputs=3,
     n_visible=1,
     output_names=("output", "sums", "kept"),
@@ -382,7 +386,7 @@ operator(
         *("dy", "y", "sums", *(("kept",) if p else ())),
         *names(**attrs),
     ),
-    params=(*PARAMS, Param("p", "float", 0.0)),
+    params=(*PARAMS, Param("p", "float", 0.0, limits=FRACTION)),
     n_outputs=lambda n_sources, **_: n_sources,
     infer=_grad_infer,
     ref=_grad_ref,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...engine.error import OperatorError
-from ..record import Param, Type, operator, sample
+from ..record import FRACTION, Param, Type, operator, sample
 from ..shapes import many_axes
 from ..traits import Dropout, Identity, Rematerializes
 
@@ -45,7 +45,7 @@ operator(
     "Dropout",
     aliases=("_npx_dropout",),
     params=(
-        Param("p", "float", 0.5),
+        Param("p", "float", 0.5, limits=FRACTION),
         Param("mode", ("always", "training"), "training"),
         Param("axes", "shape", ()),
         Param("cudnn_off", "bool?", False),

@@ -15,7 +15,7 @@ can read it (kernels/cuda/recurrent_cudnn.py).
 from __future__ import annotations
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Param, Type, operator, sample, values
+from ..record import FRACTION, Param, Type, operator, sample, values
 from ..shapes import same_dtype
 from .recurrent_cells import GATES, forward_all, layout, total
 
@@ -149,7 +149,7 @@ PARAMS = (
     Param("num_layers", "int", limits=(0, MAX_LAYERS)),
     Param("bidirectional", "bool", False),
     Param("mode", tuple(GATES)),
-    Param("p", "float", 0.0),
+    Param("p", "float", 0.0, limits=FRACTION),
     Param("state_outputs", "bool", False),
     Param("projection_size", "int?", None),
     Param("lstm_state_clip_min", "float?", None),

@@ -39,8 +39,9 @@ def pointwise_wants(op, ins, outs, attrs):
     for t in ins:
         full = len(t.shape) == len(shape) and all(t.shape[a] == shape[a] for a in blocked)
         tags.append(tag if full else "")
-    memory = [stored_type(t._replace(layout=x), tag) for t, x in zip((*ins, *outs), (*tags, tag))]
-    return None if None in memory else Wanted(tags, [tag], memory)
+    stored = [stored_type(t._replace(layout=x), tag) for t, x in zip((*ins, *outs), (*tags, tag))]
+    memory = [t for t in stored if t is not None]
+    return Wanted(tags, [tag], memory) if len(memory) == len(stored) else None
 
 
 _of_loops = {name.partition(":")[0] for name in LOOPS if ":" in name}

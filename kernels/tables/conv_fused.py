@@ -80,12 +80,16 @@ def conv_wants(op, ins, outs, attrs):
     fields = _fused_fields([t._replace(layout="") for t in ins], outs, attrs)
     given, free = fields["x_layout"], b""
     whole = lambda n: n % block() == 0
-    x = blocked(ndim).encode() if whole(fields["channels"]) else given
-    y = blocked(ndim).encode() if whole(fields["filters"]) else given
+    x_tag = blocked(ndim).encode() if whole(fields["channels"]) else given
+    y_tag = blocked(ndim).encode() if whole(fields["filters"]) else given
     # a tag counts the axes as (batch, channels, space): here it would mean another layout
-    choices = [(given, given)] if fields["channels_last"] else [(x, y), (given, y), (free, free)]
-    for data in choices:
-        layouts = dict(zip(("x_layout", "y_layout", "w_layout"), (*data, b"")))
+    choices = (
+        [(given, given)]
+        if fields["channels_last"]
+        else [(x_tag, y_tag), (given, y_tag), (free, free)]
+    )
+    for before, after in choices:
+        layouts = {"x_layout": before, "y_layout": after, "w_layout": b""}
         c = ffi.new("plk_conv *", fields | layouts)
         kernel = ffi.new("char[]", lib.PLK_LAYOUT_CHARS)
         if not lib.plk_dnn_conv_layouts(c, kernel):
@@ -225,7 +229,9 @@ def _act_fields(attrs):
     found = conv_fused.activation(attrs["act"], attrs["act_attrs"])
     if not found:
         return {}
-    loop, scalars = loop_of(*found)
+    made = loop_of(*found)
+    assert made is not None  # activations are such operators
+    loop, scalars = made
     return {"act": {"loop": loop, "scalars": scalars}}
 
 
@@ -274,8 +280,8 @@ def _winograd(ins, outs, attrs):
 def reorder_cpu(op, ins, outs, attrs):
     x, y = ins[0], outs[0]
     steps = strides(x.shape, x.layout, y.layout)
-    own = steps and copy_native("plk_copy_run", StridedCopy(*steps), y, (x, y))
-    if own and len(collapse(*steps)[0]) < 2 or not _usable(ins):
+    own = None if steps is None else copy_native("plk_copy_run", StridedCopy(*steps), y, (x, y))
+    if own and steps and len(collapse(*steps)[0]) < 2 or not _usable(ins):
         return own
     tags = [t.layout.encode() for t in (x, y)]
     return conv.primitive_of(
@@ -293,6 +299,6 @@ def conv_cuda(op, ins, outs, attrs):
     if found is None:
         return None
     finish = (cuda.Buffer(2), cuda.Buffer(3) if attrs["add"] else None, *found)
-    arrays = map(cuda.Buffer, (1, 0, len(ins)))
+    w, x, y = map(cuda.Buffer, (1, 0, len(ins)))
     types = (*ins, *outs)
-    return plan.run("forward", g, ins[0].shape, outs[0].shape, types, *arrays, finish, False)
+    return plan.run("forward", g, ins[0].shape, outs[0].shape, types, w, x, y, finish, False)

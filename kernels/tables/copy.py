@@ -38,7 +38,7 @@ def _along(op, shape, attrs) -> int:
     return one_axis(op.name, attrs["dim" if "dim" in attrs else "axis"], len(shape))
 
 
-def _span(op, y, attrs) -> tuple:
+def _span(op, y, attrs) -> tuple[tuple[int, ...], list[int], int]:
     """(shape, strides, offset) of what a slice assignment writes."""
     return strided_slice(op.name, y, {k: attrs[k] for k in ("begin", "end", "step")})
 
@@ -166,7 +166,8 @@ def move_cuda(op, ins, outs, attrs):
 @on_cuda("_slice_assign_scalar")
 def slice_assign_scalar_cuda(op, ins, outs, attrs):
     x, to = ins[0], cuda.Buffer(1)
-    fill = cuda.copy_plan.fill(*_span(op, x, attrs), x, to, cuda.Scalar(0, "float64"))
+    shape, steps, offset = _span(op, x, attrs)
+    fill = cuda.copy_plan.fill(shape, steps, offset, x, to, cuda.Scalar(0, "float64"))
     return cuda.launches(cuda.Copy(to, cuda.Buffer(0), nbytes(x)), fill)
 
 

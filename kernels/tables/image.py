@@ -11,7 +11,7 @@ from ..ops.image_resize import rule_for
 from . import on_cpu
 
 
-def _place(x, mean, factor, shift):
+def _place(x, mean, factor, shift) -> tuple[str, tuple]:
     """One image of bytes (H, W, C) into float planes."""
     h, w, c = x.shape
     fields = {
@@ -98,7 +98,7 @@ def resize_cpu(op, ins, outs, attrs):
         "row_bytes": w * c,
         "out_height": y.shape[-3],
         "out_width": y.shape[-2],
-        "rule": rule_for(h, w, *y.shape[-3:-1], attrs["interp"]),
+        "rule": rule_for(h, w, y.shape[-3], y.shape[-2], attrs["interp"]),
     }
     steps = 4 * (prod(x.shape) + prod(y.shape))
     return Native("plk_resize_run", ("plk_resize", fields), cost(x, y, steps=steps))

@@ -112,7 +112,8 @@ def test_both_devices_run_operations(hybridize):
     profiler.dumps(reset=True)
     thread = {e["tid"]: e["args"]["name"] for e in trace if e.get("name") == "thread_name"}
     ran = [thread[e["tid"]] for e in trace if e.get("name") == "backward"]
-    assert ran == ["cpu(1)", "cpu(0)"]
+    # the first device's program may begin, and go on when the gradient arrives
+    assert list(dict.fromkeys(reversed(ran))) == ["cpu(0)", "cpu(1)"]
 
 
 def deep_gradients(hybridize, n_batches=4):

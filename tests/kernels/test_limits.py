@@ -169,6 +169,17 @@ def test_a_gradient_that_fails_says_which(monkeypatch):
         nd.relu(a).backward()
 
 
+def test_probabilities_of_dropout_lie_between_0_and_1():
+    """As in MXNet. Dropout with 1.5 scaled what it kept by -2."""
+    dropping = [(name, op) for name, op in RECORDS if "binomial" not in name]
+    found = {name: p.limits for name, op in dropping for p in op.params if p.name == "p"}
+    assert {"Dropout", "RNN", "_attention_grad"} <= set(found)
+    assert set(found.values()) == {(0, 1)}, found
+    for wrong in (1.5, -0.5):
+        with pytest.raises(mx.MXNetError, match="p must be between 0 and 1"):
+            nd.Dropout(nd.ones((3,)), p=wrong)
+
+
 @pytest.mark.parametrize("scale", [1e15, -1.0, float("nan"), float("inf")])
 def test_scales_of_regions_have_limits(scale):
     """They decide how many samples are taken: MXNet's limits, [0, 1]. 1e15 ran for ever."""
