@@ -12,7 +12,7 @@ __all__ = ["main"]
 
 
 def main(argv: list[str]) -> int:
-    """The command line: `plait bench --help`; with `--gpu` for GPUs, with `--dist` for processes."""
+    """The command line: `plait bench --help`; with `--gpu` for GPUs, with `--dist` for ranks."""
     if "--dist" in argv:
         return dist.main([a for a in argv if a != "--dist"])
     if "--gpu" in argv:
