@@ -90,7 +90,7 @@ def run(job: Job, timeout_s: float) -> dict:
 def row(link: str, workload: str, name: str, results: list[dict]) -> dict:
     """A row of the table, of all rounds."""
     times = {kind: [t for r in results for t in r["times"][kind]] for kind in KINDS}
-    cpu = {kind: min(t for r in results for t in r["cpu"][kind]) for kind in KINDS}
+    processor = {kind: min(t for r in results for t in r["processor"][kind]) for kind in KINDS}
     alone, distributed, communication = (min(times[kind]) for kind in KINDS)
     return {
         "link": link,
@@ -100,8 +100,8 @@ def row(link: str, workload: str, name: str, results: list[dict]) -> dict:
         "median_ms": {kind: statistics.median(times[kind]) * 1e3 for kind in KINDS},
         "hidden": hidden(alone, distributed, communication),
         "efficiency": alone / distributed,
-        "cpu_ms": cpu["distributed"] * 1e3,
-        "cpu_ms_per_mb": cpu["communication"] * 1e3 / results[0]["mb"],
+        "processor_ms": processor["distributed"] * 1e3,
+        "processor_ms_per_mb": processor["communication"] * 1e3 / results[0]["mb"],
     }
 
 
@@ -110,7 +110,11 @@ def shown(r: dict) -> str:
     cells = [r["link"], r["workload"], r["framework"], f"{ms['alone']:.0f}"]
     cells += [f"{ms['distributed']:.0f}", f"{r['median_ms']['distributed']:.0f}"]
     cells += [f"{ms['communication']:.0f}", f"{r['hidden']:.0%}", f"{r['efficiency']:.0%}"]
-    return "| " + " | ".join([*cells, f"{r['cpu_ms']:.0f}", f"{r['cpu_ms_per_mb']:.2f}"]) + " |"
+    return (
+        "| "
+        + " | ".join([*cells, f"{r['processor_ms']:.0f}", f"{r['processor_ms_per_mb']:.2f}"])
+        + " |"
+    )
 
 
 def main(argv: list[str]) -> int:

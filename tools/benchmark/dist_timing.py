@@ -30,7 +30,7 @@ def measure(
     steps: by kind. Kinds take turns, since the machine's speed drifts.
     """
     times: dict[str, list[float]] = {kind: [] for kind in steps}
-    cpu: dict[str, list[float]] = {kind: [] for kind in steps}
+    processor: dict[str, list[float]] = {kind: [] for kind in steps}
     for warm in (True, True, False):
         end = time.perf_counter() + seconds
         n = 0
@@ -43,6 +43,6 @@ def measure(
                 took = time.perf_counter() - start
                 if not warm:
                     times[kind].append(took)
-                    cpu[kind].append(time.process_time() - busy)
+                    processor[kind].append(time.process_time() - busy)
     if rank == 0:
-        print(json.dumps({"mb": megabytes, "times": times, "cpu": cpu}), flush=True)
+        print(json.dumps({"mb": megabytes, "times": times, "processor": processor}), flush=True)
