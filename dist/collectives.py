@@ -214,7 +214,7 @@ def all_gather(
     alike: bool = False,
 ) -> NDArray:
     """All ranks' x, one after the other along axis 0: (n, ...) gives (size * n, ...). key, alike:
-    as of     all_reduce."""
+    as of all_reduce."""
     group = group or init()
     if is_symbol(x):
         return _node("all_gather", x, group, alike=alike)

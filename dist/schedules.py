@@ -18,7 +18,7 @@ SCRATCH = -1  # in place of an array's number
 SEND, RECEIVE, COMBINE, COPY = range(4)
 SLICE_BYTES = 1 << 20
 SLOTS = 4  # slices at a time
-SMALL_BYTES = 1 << 14  # of an array that is sent as a whole
+SMALL_BYTES = 1 << 14  # takes about as long as a message without bytes: docs/design/scale.md
 DIRECT_RANKS = 8
 
 
@@ -77,7 +77,8 @@ def all_reduce(n: int, ranks: int, rank: int, itemsize: int, in_place: bool) -> 
     one array when in_place."""
     source, target = Place(0, 0), Place(0 if in_place else 1, 0)
     made = Schedule(1 if in_place else 2)
-    for start, length in _pieces(n, SLICE_BYTES // itemsize):
+    longest = SLICE_BYTES if ranks <= DIRECT_RANKS else max(SLICE_BYTES, SMALL_BYTES * ranks)
+    for start, length in _pieces(n, longest // itemsize):
         _reduce_slice(made, source + start, target + start, length, ranks, rank, itemsize)
     return made
 
@@ -101,7 +102,8 @@ def _reduce_slice(made, source, target, n, ranks, rank, itemsize, used: int = 0)
     if ranks == 1:
         rounds, scratch = [_local(source, target, n)], 0
     elif ranks > DIRECT_RANKS:
-        small = n * itemsize <= SMALL_BYTES
+        # what 2 (ranks - 1) messages cost, beside log2(ranks) with all bytes
+        small = n * itemsize <= SMALL_BYTES * 2 * (ranks - 1) // (ranks.bit_length() - 1)
         rounds, scratch = (_tree if small else _ring)(source, target, n, ranks, rank, spare)
     elif n * itemsize <= SMALL_BYTES:
         rounds, scratch = _whole(source, target, n, ranks, rank, spare)

@@ -17,6 +17,7 @@ from ..engine.error import InvalidValue, MXNetError, compose
 from . import mpiexec
 
 END_S = 10.0  # for mpiexec to end its processes, when it is asked to
+FAILED_S = 15.0  # for ranks and mpiexec to end after a rank failed; mpiexec waits for a lost host
 # a line of the heartbeat (engine/core/heartbeat.c), or of a rank's own end
 FAILED = re.compile(r"(?:\[\d+\] )?plait: (rank \d+ of \d+.*)")
 MORE = re.compile(r"(?:\[\d+\] )?(  (?:at|fix|cause): .*)")
@@ -288,7 +289,11 @@ class _Run:
 
     def _note(self, line: str) -> None:
         if found := FAILED.fullmatch(line):
-            self.failure = self.failure or [found[1]]
+            if not self.failure:
+                self.failure = [found[1]]
+                later = threading.Timer(FAILED_S, self._end)
+                later.daemon = True
+                later.start()
             self.following = len(self.failure) == 1
         elif found := MORE.fullmatch(line):
             if self.failure and self.following:

@@ -243,10 +243,12 @@ static bool has_credit(int64_t bytes, int64_t now_ns)
     return !sent_bytes || sent_bytes + bytes <= credit_bytes << (idle_ms < 20 ? idle_ms : 20);
 }
 
-/* Posts what may be posted of a round and looks what arrived. Sets *n_left. */
+/* Posts what may be posted of a round and looks what arrived. Sets *n_left. Each MPI_Test also makes MPI look at its
+ * links, a system call over TCP: of the sends, and of the receives, the first that is not done ends the search. */
 static int exchange(call *c, slot *s, const pl_round *round, int *n_left, bool *moved)
 {
     int64_t now_ns = pl_profiler_now();
+    bool waits[2] = {false, false};           /* for a receive, for a send */
     *n_left = round->n_messages;
     for (int i = 0; i < round->n_messages; i++) {
         const pl_step *step = &c->schedule->spec.steps[round->first_step + i];
@@ -261,8 +263,9 @@ static int exchange(call *c, slot *s, const pl_round *round, int *n_left, bool *
             }
             stats.n_messages++;
         }
-        if (status == PL_OK && m->state == POSTED) {
+        if (status == PL_OK && m->state == POSTED && !waits[sends]) {
             status = test(c, m, sends ? -1 : step->bytes, moved);
+            waits[sends] = m->state != ARRIVED;
             if (m->state == ARRIVED && sends)
                 sent_bytes -= step->bytes;
         }

@@ -59,6 +59,7 @@ void pl_flights_poll(pl_flights *f)
         }
     }
     int64_t now = pl_profiler_now();
+    f->progressed = progressed;
     if (progressed)
         f->progress_ns = now;
     int64_t nap_ns = (now - f->progress_ns) / NAP_SHARE;

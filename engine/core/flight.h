@@ -34,6 +34,7 @@ typedef struct pl_flights {
     int n_listed;                             /* in this list; those being polled are not */
     int n;                                    /* both */
     int64_t poll_ns, progress_ns;             /* when they are polled next; when something progressed last */
+    bool progressed;                          /* something did in the last poll */
     int64_t n_aborts;
     pl_error *abort_error;                    /* of the last pl_flight_abort, or NULL */
 } pl_flights;

@@ -162,6 +162,8 @@ bool pl_lane_work(pl_lane *lane)
         pl_flights_poll(&lane->flights);
     else if ((op = lane_pop(lane)))
         pl_op_execute(op);
+    else if (lane->flights.n_listed && lane->flights.progressed)
+        pl_flights_poll(&lane->flights);      /* what got further may get further still: no nap before */
     else
         return false;
     return true;

@@ -1,4 +1,4 @@
-"""Runs programs on several ranks, by the mpiexec of this environment (MPICH or Open MPI)."""
+"""Runs programs on several ranks, by `plait launch`, on the MPI of this environment."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-MPIEXEC = Path(sys.executable).parent / "mpiexec"
+# of jobs: make dist-test takes more
+RANKS = [int(n) for n in os.environ.get("DIST_RANKS", "2").split(",")]
 
 
-def mpiexec(n: int) -> list[str]:
-    """The command that starts n ranks on this machine."""
+def launcher(n: int, restarts: int = 0, on=None) -> list[str]:
+    """The command that starts n ranks on this machine; on: (Namespaces, a folder): on both."""
     pytest.importorskip("mpi4py", reason="MPI is not installed: pip install 'plait[mpi]'")
-    if not MPIEXEC.exists():
-        pytest.skip("MPI is not installed: pip install 'plait[mpi]'")
-    words = [str(MPIEXEC), "-n", str(n)]
-    version = subprocess.run([words[0], "--version"], capture_output=True, text=True, check=False)
-    if "Open MPI" in version.stdout:
-        words += ["--allow-run-as-root", "--oversubscribe"]
-    return words
+    words = [sys.executable, "-m", "plait", "launch", "-n", str(n), "--threads", "1"]
+    words += ["--restarts", str(restarts)]
+    if on:
+        machines, folder = on
+        words = [*machines.within(0), *words, *machines.launch_options(folder)]
+    return [*words, "--"]
 
 
-def run(n: int, program: str | list[str], within_s: float = 120, **env: str):
+def run(
+    n: int, program: str | list[str], within_s: float = 120, restarts: int = 0, on=None, **env: str
+):
     """(status, what all ranks printed) of a program: its text, or a script of this folder with its
     arguments, after "-m" and a module that runs scripts if need be."""
     words = ["-c", program] if isinstance(program, str) else list(program)
     if words[0] not in ("-c", "-m"):
         words[0] = str(HERE / words[0])
-    started = mpiexec(n) if n > 1 else []
+    started = launcher(n, restarts, on) if n > 1 else []
     done = subprocess.run(
         [*started, sys.executable, "-W", "ignore", *words],
         stdout=subprocess.PIPE,

@@ -1,40 +1,17 @@
 """A link between two machines that is cut: network namespaces stand for the machines."""
 
-import os
-import shutil
-import subprocess
-
 import pytest
+from plait.tools.benchmark.namespaces import Namespaces, NotAllowed
 from ranks import SIZE, Job
-
-NAMES = [f"plait-{os.getpid()}-{side}" for side in "ab"]
-
-
-def ip(*words):
-    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
 
 
 @pytest.fixture
 def machines():
-    """Two network namespaces with a link between them; skips where they are not allowed."""
-    if not shutil.which("ip"):
-        pytest.skip("needs ip, of iproute2")
     try:
-        for name in NAMES:
-            ip("netns", "add", name)
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"network namespaces are not allowed here: {error.stderr.strip()}")
-    try:
-        a, b = NAMES
-        ip("link", "add", "eth0", "netns", a, "type", "veth", "peer", "name", "eth0", "netns", b)
-        for number, name in enumerate(NAMES, 1):
-            ip("-n", name, "addr", "add", f"192.0.2.{number}/24", "dev", "eth0")
-            ip("-n", name, "link", "set", "eth0", "up")
-            ip("-n", name, "link", "set", "lo", "up")
-        yield NAMES
-    finally:
-        for name in NAMES:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+        with Namespaces() as made:
+            yield made
+    except NotAllowed as error:
+        pytest.skip(str(error))
 
 
 # lost: packets vanish in one direction, as when a switch fails; down: an interface is off
@@ -46,10 +23,10 @@ CUTS = {
 
 @pytest.mark.parametrize("cut", CUTS)
 def test_both_sides_of_a_cut_link_say_so_and_end(machines, tmp_path, cut):
-    near, far = (["ip", "netns", "exec", name] for name in machines)
+    near, far = machines.within(0), machines.within(1)
     job = Job(tmp_path, "time.sleep(1000)", within=[near, near, far], PLAIT_HEARTBEAT="3")
     try:
-        ip("-n", machines[1], *CUTS[cut])
+        machines.ip("-n", machines.names[1], *CUTS[cut])
         ends = job.ends()
     finally:
         job.close()

@@ -1,5 +1,5 @@
 """What test_training.py runs on several ranks and on one: the same training, on the same batches. A
-rank takes its share of each batch; one process takes all. Prints the weights' digest and their sum."""
+rank takes its share of each batch; one process takes all. Prints the weights' digest and sum."""
 
 from __future__ import annotations
 

@@ -3,16 +3,18 @@
 table.py runs every measurement in its own process and computes ratios for each round; chart.py
 draws such a table. The files with_*.py hold the workloads, each for one family of frameworks: they
 run as scripts in that framework's environment and do not import plait. gpu.py and gpu_with_*.py do
-the same on a GPU.
+the same on a GPU, dist.py and dist_with_*.py on two processes.
 """
 
-from . import gpu, table
+from . import dist, gpu, table
 
 __all__ = ["main"]
 
 
 def main(argv: list[str]) -> int:
-    """The command line: `plait bench --help`, and for GPUs `plait bench --gpu --help`."""
+    """The command line: `plait bench --help`; with `--gpu` for GPUs, with `--dist` for ranks."""
+    if "--dist" in argv:
+        return dist.main([a for a in argv if a != "--dist"])
     if "--gpu" in argv:
         return gpu.main([a for a in argv if a != "--gpu"])
     return table.main(argv)
