@@ -1,5 +1,5 @@
-"""Scripts written for Horovod and BytePS, in compatibility mode: on two ranks they give the weights of
-one process."""
+"""Scripts written for Horovod and BytePS, in compatibility mode: on two ranks they give the weights
+of one process."""
 
 import launched
 import numpy as np

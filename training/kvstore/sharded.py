@@ -87,7 +87,7 @@ class ShardedStore(DistStore):
             return array
         return array.reshape((-1,))[start : start + n] if n else None
 
-    def _number(self, kind: str, key) -> int:
+    def _id_of(self, kind: str, key) -> int:
         number = self._numbers.get((kind, key))
         if number is None:
             number = self._numbers[kind, key] = self._group.new_id()
@@ -135,7 +135,7 @@ class ShardedStore(DistStore):
             )
             for k, merged in sums:
                 if k not in whole:
-                    number = self._number("reduce_parts", k)
+                    number = self._id_of("reduce_parts", k)
                     here = self._move("reduce_parts", k, merged, number, firsts[k])
                     mine = self.part(k, here)
                     whole[k] = None if mine is None else mine.as_in_context(merged.context)
@@ -145,7 +145,7 @@ class ShardedStore(DistStore):
                     self._update_parts(some, whole)
                 for k in some:
                     if self._lengths[k] is not None:
-                        number = self._number("gather_parts", k)
+                        number = self._id_of("gather_parts", k)
                         self.gather(k, self._stored[k], number, firsts[k])
                     for other in weights[k][1:]:
                         copy_into(self._stored[k], other)
