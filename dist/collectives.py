@@ -51,16 +51,16 @@ def _refuse_recorded(arrays: Sequence[NDArray], what: str, fix: str) -> None:
 
 
 def all_reduce(
-    x,
+    x: Any,
     op: str = "sum",
     *,
-    out=None,
+    out: Any = None,
     group: Group | None = None,
     name: str = "",
     key: int | None = None,
     priority: int = 0,
     alike: bool = False,
-):
+) -> Any:
     """The sum of all ranks' x, on all ranks, with the same bits.
 
     Its gradient is that of the sum of all ranks' losses: the sum of all ranks' gradients. With
@@ -238,7 +238,9 @@ def all_to_all(
     return _noted("all_to_all", x, made, group)
 
 
-def broadcast(x, root: int = 0, *, group: Group | None = None, name: str = "", priority: int = 0):
+def broadcast(
+    x: Any, root: int = 0, *, group: Group | None = None, name: str = "", priority: int = 0
+) -> Any:
     """x (an NDArray or a list of them) becomes that of root, in place. Returns x."""
     group = group or init()
     _check_rank(root, group, "broadcast: root")

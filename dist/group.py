@@ -59,7 +59,7 @@ class Group:
         count = self._messages.setdefault((peer, sends), itertools.count())
         return next(count) % max(1, lib.pl_group_ids())
 
-    def schedule(self, kind: str, dtype: str, operation: str, *arguments) -> Any:
+    def schedule(self, kind: str, dtype: str, operation: str, *arguments: Any) -> Any:
         """The handle of a schedule: made once."""
         key = (kind, dtype, operation, arguments)
         found = self._schedules[key]
@@ -133,7 +133,7 @@ def _free_schedule(handle) -> None:
     lib.pl_schedule_free(int(ffi.cast("uintptr_t", handle)))
 
 
-def compile_schedule(made: Schedule, dtype: str, itemsize: int, operation: str):
+def compile_schedule(made: Schedule, dtype: str, itemsize: int, operation: str) -> Any:
     """The core's form of a schedule: a handle that frees it."""
     rounds: list[tuple[int, int, int]] = []
     slices: list[tuple[int, int]] = []

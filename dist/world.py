@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+from collections.abc import Iterable
 from typing import Any
 
 from ..engine import at_end, ffi, hooks, lib, raise_last
@@ -81,7 +82,7 @@ def _finalize(error: BaseException | None) -> None:
         _state["MPI"].Finalize()
 
 
-def make_group(communicator: Any, ranks) -> Group:
+def make_group(communicator: Any, ranks: Iterable[int]) -> Group:
     """A group of an mpi4py communicator that nothing else uses; ranks: their numbers in the
     world."""
     handle = _state["MPI"]._handleof(communicator)
@@ -146,7 +147,7 @@ def local_size() -> int:
     return _state["place"].local_size
 
 
-def new_group(ranks) -> Group | None:
+def new_group(ranks: Iterable[int]) -> Group | None:
     """A group of some ranks; every rank of the world calls this with the same ranks, in the same
     order of calls. Returns None on ranks that are not among them."""
     world, wanted = init(), sorted({int(r) for r in ranks})

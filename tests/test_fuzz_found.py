@@ -357,3 +357,10 @@ def test_repeating_nothing_takes_no_time(axis, shape):
     assert lookup("repeat").ref(np, x, repeats=4, axis=axis).shape == np.repeat(x, 4, axis).shape
     assert call("repeat", x, repeats=4, axis=axis).shape == shape
     assert 0 in lookup("repeat").ref(np, x, repeats=2**31 - 1, axis=axis).shape
+
+
+@pytest.mark.parametrize("act, attrs", [("Activation", ""), ("none such", "()"), ("relu", "1")])
+def test_an_activation_that_is_none_is_refused(act, attrs):
+    x, weight, bias = np.ones((1, 2, 4, 4)), np.ones((3, 2, 1, 1)), np.ones(3)
+    with pytest.raises(mx.MXNetError, match="name no operator and its attributes"):
+        call("_conv", x, weight, bias, kernel=(1, 1), num_filter=3, act=act, act_attrs=attrs)

@@ -411,7 +411,8 @@ static int check_finished(const call *c)
             continue;
         char text[MESSAGE_BYTES];
         snprintf(text, sizeof text, "%s: rank %d waits for rank %d, whose program has ended\n"
-                 "  fix: the same number of batches on all ranks", c->name, c->group->world_ranks[c->group->rank], rank);
+                 "  fix: the same number of batches on all ranks",
+                 c->name, c->group->world_ranks[c->group->rank], rank);
         return pl_fail(PL_FAILED, text);
     }
     return PL_OK;

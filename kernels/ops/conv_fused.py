@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 
+from ...engine.error import OperatorError
 from ..pointwise import pointwise
 from ..record import COUNT, REGISTRY, Param, Type, operator, sample
 from ..shapes import must_be
@@ -27,7 +28,12 @@ def activation(act, act_attrs):
     """(record, complete attributes) of the operator that attributes name, or None."""
     if not act:
         return None
-    op, attrs = REGISTRY[act], dict(ast.literal_eval(act_attrs))
+    try:
+        op, attrs = REGISTRY[act], dict(ast.literal_eval(act_attrs))
+    except (KeyError, ValueError, TypeError, SyntaxError, RecursionError) as error:
+        raise OperatorError(
+            "_conv", f"act={act!r}, act_attrs={act_attrs!r} name no operator and its attributes"
+        ) from error
     return op, attrs | op.parse({k: v for k, v in attrs.items() if k in op.param_index})
 
 

@@ -39,7 +39,7 @@ def made(name: str, batch: int) -> tuple[gluon.HybridBlock, nd.NDArray, nd.NDArr
             net.add(nn.Dense(n_out, in_units=n_in, activation="relu"))
         x, classes = rng.standard_normal((batch, MLP[0])), MLP[-1]
     else:
-        net = {"ResNet-18": vision.resnet18_v1, "AlexNet": vision.alexnet}[name]()
+        net = vision.get_model({"ResNet-18": "resnet18_v1", "AlexNet": "alexnet"}[name])
         x, classes = rng.standard_normal((batch, 3, 224, 224)), 1000
     return net, nd.array(x), nd.array(rng.integers(0, classes, batch))
 
@@ -52,13 +52,14 @@ def main(name: str, seconds: float) -> None:
     loss = gluon.loss.SoftmaxCrossEntropyLoss()
     net(x).wait_to_read()
     options = {"learning_rate": 1e-4, "momentum": 0.9}
+    stores: tuple[tuple[str, str | None, dict[str, Any]], ...] = (
+        ("alone", None, {}),
+        ("distributed", "dist_sync", {}),
+        ("communication", "dist_sync", {"update_on_kvstore": False}),
+    )
     trainers = {
         kind: gluon.Trainer(net.collect_params(), "sgd", options, kvstore=store, **how)
-        for kind, store, how in (
-            ("alone", None, {}),
-            ("distributed", "dist_sync", {}),
-            ("communication", "dist_sync", {"update_on_kvstore": False}),
-        )
+        for kind, store, how in stores
     }
 
     def step(trainer: gluon.Trainer) -> None:

@@ -27,7 +27,7 @@ class DistStore(KVStore):
     bits in all of them, so the weights stay equal without being sent.
     """
 
-    def __init__(self, handle="dist_sync"):
+    def __init__(self, handle: str = "dist_sync"):
         super().__init__(handle)
         self._group: Group = init()
         self._ids: dict = {}  # of what is sent together: an id of the group
