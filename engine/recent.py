@@ -53,8 +53,8 @@ class Recent(dict):
             weight = weigh(value) if weigh is not None else 0
             if n >= self.size or (n and self._weight + weight > self.capacity > 0):
                 if self.dropped is not None:
-                    self.dropped(list(self.older.items()))
-                self.older = dict(dict.items(self))
+                    self.dropped(list(self.older.copy().items()))
+                self.older = dict.copy(self)  # in one piece: other threads may write
                 dict.clear(self)
                 self._weight = 0
             self._weight += weight

@@ -334,7 +334,7 @@ class HybridBlock(Block):
         if not self._traces:
             return trace
         if not self._distinct:  # the first trace had none to be equal to
-            for (m, *_), first in self._traces.items():
+            for (m, *_), first in list(self._traces.items()):
                 self._distinct[(m, *(first.equal_graphs() or (first,)))] = first
         graph = trace.equal_graphs()
         if graph is None:
@@ -414,7 +414,7 @@ class HybridBlock(Block):
 
     def _graphs(self) -> list:
         """The CachedGraphs of this block's calls."""
-        return [trace.graph for trace in dict.fromkeys(self._traces.values())]
+        return [trace.graph for trace in dict.fromkeys(list(self._traces.values()))]
 
     def _any_trace(self) -> Trace:
         if not self._traces:

@@ -23,7 +23,7 @@ class Derived:
     def make(self) -> dict[str, Any]:
         """Sets the attributes that `derive` returns, and returns them."""
         made = self.derive()
-        for name, value in made.items():
+        for name, value in list(made.items()):
             setattr(self, name, value)
         return made
 

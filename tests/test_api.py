@@ -226,7 +226,7 @@ OURS = {
     " set_naive stats trim wait wait_for_var waitall",
     "mxnet.gluon.contrib.estimator": "ProgressBarHandler TensorBoardHandler",
     "mxnet.gluon.contrib.rnn": "dynamic_unroll",
-    "mxnet.gluon.data": "IntervalSampler",
+    "mxnet.gluon.data": "IntervalSampler SplitSampler",
     "mxnet.gluon.data.vision": "Digits",
     "mxnet.gluon.model_zoo.vision": "MODELS UnknownModelError",
     "mxnet.gluon.nn": "Identity",

@@ -129,6 +129,8 @@ operator(
 
 def _own(ins, ranks, rank):
     shape, dtype, _ = ins[0]
+    if not 0 <= rank < len(ranks):
+        raise OperatorError("_own_part", f"rank must be of 0 to {len(ranks) - 1}, got {rank}")
     return [Type((_first_axis("_own_part", ins[0], ranks), *shape[1:]), dtype)]
 
 

@@ -14,11 +14,12 @@ HERE = Path(__file__).resolve().parent
 RANKS = [int(n) for n in os.environ.get("DIST_RANKS", "2").split(",")]
 
 
-def launcher(n: int, restarts: int = 0, on=None) -> list[str]:
-    """The command that starts n ranks on this machine; on: (Namespaces, a folder): on both."""
+def launcher(n: int, servers: int = 0, restarts: int = 0, on=None) -> list[str]:
+    """The command that starts n ranks on this machine, some of them servers; on: (Namespaces, a
+    folder): on both."""
     pytest.importorskip("mpi4py", reason="MPI is not installed: pip install 'plait[mpi]'")
-    words = [sys.executable, "-m", "plait", "launch", "-n", str(n), "--threads", "1"]
-    words += ["--restarts", str(restarts)]
+    words = [sys.executable, "-m", "plait", "launch", "-n", str(n - servers), "--threads", "1"]
+    words += ["-s", str(servers), "--restarts", str(restarts)]
     if on:
         machines, folder = on
         words = [*machines.within(0), *words, *machines.launch_options(folder)]
@@ -26,14 +27,20 @@ def launcher(n: int, restarts: int = 0, on=None) -> list[str]:
 
 
 def run(
-    n: int, program: str | list[str], within_s: float = 120, restarts: int = 0, on=None, **env: str
+    n: int,
+    program: str | list[str],
+    within_s: float = 120,
+    servers: int = 0,
+    restarts: int = 0,
+    on=None,
+    **env: str,
 ):
     """(status, what all ranks printed) of a program: its text, or a script of this folder with its
     arguments, after "-m" and a module that runs scripts if need be."""
     words = ["-c", program] if isinstance(program, str) else list(program)
     if words[0] not in ("-c", "-m"):
         words[0] = str(HERE / words[0])
-    started = launcher(n, restarts, on) if n > 1 else []
+    started = launcher(n, servers, restarts, on) if n > 1 else []
     done = subprocess.run(
         [*started, sys.executable, "-W", "ignore", *words],
         stdout=subprocess.PIPE,

@@ -19,8 +19,7 @@ def test_two_workers_and_servers(case, servers):
     out = launched.succeed(
         2 + servers,
         ["asynchronous.py", case],
-        DMLC_NUM_WORKER="2",
-        DMLC_NUM_SERVER=str(servers),
+        servers=servers,
     )
     assert out.count("well") == 2, out  # servers end where their script joins the job
 
@@ -38,7 +37,7 @@ def test_servers_end_with_workers_that_do_not_use_them():
         "kv = mx.kv.create('dist_sync'); kv.init(0, nd.zeros((2,)))\n"
         "x = nd.ones((2,)); kv.pushpull(0, x); print('sum', x.asnumpy().tolist(), flush=True)"
     )
-    out = launched.succeed(3, code, DMLC_NUM_WORKER="2", DMLC_NUM_SERVER="1")
+    out = launched.succeed(3, code, servers=1)
     assert out.count("sum [2.0, 2.0]") == 2
 
 
@@ -49,5 +48,5 @@ def test_an_optimizer_that_a_server_lacks_is_named():
         "@mx.optimizer.register\nclass Mine(mx.optimizer.SGD): pass\n"
         "mx.kv.create('dist_async').set_optimizer(Mine())"
     )
-    status, out = launched.run(2, code, DMLC_NUM_WORKER="1", DMLC_NUM_SERVER="1")
+    status, out = launched.run(2, code, servers=1)
     assert status and "Mine" in out

@@ -109,7 +109,7 @@ def test_dropout_axes_share_the_mask():
 
 
 def test_dropout_rejects_a_rate_above_one():
-    with pytest.raises(OperatorError, match=r"p must be in \[0, 1\], got 1.5"):
+    with pytest.raises(OperatorError, match=r"p must be between 0 and 1, got 1.5"):
         nd.Dropout(nd.ones((2,)), p=1.5)
 
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from concurrent import futures
 
-import grpc
 import numpy as np
 from plait import dist, nd
 
@@ -21,6 +20,8 @@ LIMIT = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length
 
 
 def main(sizes: list[float]) -> None:
+    import grpc  # of the benchmark only
+
     world = dist.init()
     into: dict[int, np.ndarray] = {}
 
