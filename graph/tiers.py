@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import itertools
 import os
 import sys
@@ -229,7 +230,7 @@ class Compiler:
             self._ready = settings.get("PLAIT_TIER") == "ready"
             self._jobs.append(weakref.ref(job))
             if self._thread is None:
-                compilers.load()
+                _prepare()
                 compilers.waiting = self.unlocked
                 self._thread = threading.Thread(target=self._work, name="plait-tier1", daemon=True)
                 self._thread.start()
@@ -419,6 +420,13 @@ def wait_compiled(timeout: float | None = None) -> bool:
 
 
 atexit.register(_compiler.close)
-os.register_at_fork(
-    before=_compiler.pause, after_in_parent=_compiler.resume, after_in_child=_compiler.reset
-)
+os.register_at_fork(after_in_child=_compiler.reset)
+
+
+@functools.cache
+def _prepare() -> None:
+    """Before the first thread: registers what a fork does. Python calls such functions in the
+    reverse order, so `pause` comes before those of the modules that a job needs: logging's holds
+    its lock, which a job may be about to take."""
+    compilers.load()
+    os.register_at_fork(before=_compiler.pause, after_in_parent=_compiler.resume)
