@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 
-class Derived:
+class Derived(ABC):
     """Base class: `forget` drops the cached attributes, and the next read of one of them computes
     all of them again, with the same values.
 
@@ -16,9 +17,9 @@ class Derived:
     __slots__ = ()
     parts: ClassVar[tuple[str, ...]] = ()
 
+    @abstractmethod
     def derive(self) -> dict[str, Any]:
         """Computes the cached attributes, by name; it may return other attributes too."""
-        raise NotImplementedError
 
     def make(self) -> dict[str, Any]:
         """Sets the attributes that `derive` returns, and returns them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 from ..engine.error import InvalidValue, MissingMethod
@@ -127,7 +128,7 @@ class MultiFactorScheduler(LRScheduler):
         return self.base_lr
 
 
-class _Decay(LRScheduler):
+class _Decay(LRScheduler, ABC):
     """From base_lr to final_lr over max_update updates, warmup included."""
 
     def __init__(
@@ -148,9 +149,9 @@ class _Decay(LRScheduler):
         self.max_update, self.final_lr = max_update, final_lr
         self.base_lr_orig, self.max_steps = self.base_lr, max_update - warmup_steps
 
+    @abstractmethod
     def _decay(self, done: float) -> float:
         """The fraction of the decay that remains after a fraction `done` in [0, 1] of the steps."""
-        raise NotImplementedError
 
     def __call__(self, num_update: int) -> Any:
         if num_update < self.warmup_steps:

@@ -8,6 +8,7 @@ slices, transposes, gathers and broadcasting is never stored.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -138,7 +139,7 @@ def literal(value: Any) -> str:
     return repr(float(value))
 
 
-class Node:
+class Node(ABC):
     """shape, dtype (np.dtype, of what is computed); weight: about how many operations an element
     takes."""
 
@@ -151,8 +152,9 @@ class Node:
     def kind(self) -> str:
         return TYPES[self.dtype.name]
 
+    @abstractmethod
     def text(self, k: Text, at: Sequence[str]) -> str:
-        raise NotImplementedError
+        """The C expression of the element at these indices."""
 
 
 class Leaf(Node):

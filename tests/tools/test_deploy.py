@@ -145,7 +145,7 @@ def test_scripts_of_the_image_run(tmp_path):
     (root / "wheels/plait-1-cp311-abi3-linux_x86_64.whl").touch()
     for word, script in instructions():
         if word == "RUN":
-            here = re.sub(r"(?<=[\s(])/(?=etc|var|run|work|wheels|src)", f"{root}/", script)
+            here = re.sub(r"(?<=[\s(])/(?=etc|var|run|job|wheels|src)", f"{root}/", script)
             path = f"{tools}{os.pathsep}{os.environ['PATH']}"
             done = subprocess.run(
                 ["sh", "-euc", here], env={"PATH": path}, capture_output=True, text=True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -93,7 +94,7 @@ class TopKAccuracy(EvalMetric):
             self.add(functions.sum(_equal(best, label.reshape((-1, 1)))), pred.shape[0])
 
 
-class _Confusion(EvalMetric):
+class _Confusion(EvalMetric, ABC):
     """Metrics of a confusion matrix (labels x predictions); macro: their mean over batches, micro:
     of all together."""
 
@@ -156,9 +157,9 @@ class _Confusion(EvalMetric):
         numpy.add.at(matrix, (label, classes), 1)
         return matrix
 
+    @abstractmethod
     def score(self, matrix: numpy.ndarray) -> float:
         """The metric of a confusion matrix."""
-        raise NotImplementedError
 
     def weight(self, matrix: numpy.ndarray, batches: Any) -> float:
         """The weight that num_inst counts: instances."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from ...ndarray.saved_state import Stateful
 from .base import EvalMetric, alias, check_label_shapes, pairs, register
 
 
-class _Regression(EvalMetric):
+class _Regression(EvalMetric, ABC):
     """The mean over batches of a mean over elements."""
 
     def __init__(
@@ -34,9 +35,9 @@ class _Regression(EvalMetric):
             )
             self.add(self.error(label - pred), 1)
 
+    @abstractmethod
     def error(self, difference: NDArray) -> NDArray:
         """The mean error of a batch: an array of one element."""
-        raise NotImplementedError
 
 
 def _column(x: NDArray) -> NDArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 from ...engine.error import InvalidValue
@@ -20,7 +21,7 @@ from .optimizer import (
 )
 
 
-class _Descent(Optimizer):
+class _Descent(Optimizer, ABC):
     """Momentum, and a float32 copy of 16-bit weights: what SGD, NAG, LARS and LBSGD have in common.
 
     The state is None or the momentum; with a copy, (None or momentum, copy).
@@ -49,8 +50,9 @@ class _Descent(Optimizer):
         indices, weights, grads, states = as_lists(index, weight, grad, state)
         self._step(indices, weights, grads, states, wide=self._keeps_copy(weights[0]))
 
+    @abstractmethod
     def _step(self, indices, weights, grads, states, wide):
-        raise NotImplementedError
+        """Updates the weights. wide: with float32 copies of them."""
 
     def _groups(self, weights, grads, states, wide):
         """(weight, gradient, momentum if any, copy if any) of each weight."""

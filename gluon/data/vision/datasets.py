@@ -11,6 +11,7 @@ import importlib.util
 import os
 import tarfile
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
@@ -40,7 +41,7 @@ SHARED = Path("/usr/share/datasets")  # the folder of Debian's data set packages
 TEST_EVERY = 5  # of the 1797 digits, every fifth is for testing
 
 
-class _Images(Dataset):
+class _Images(Dataset, ABC):
     """Images in memory: item i is ((H, W, C) uint8 NDArray, label int32), through `transform` if
     there is one."""
 
@@ -51,9 +52,9 @@ class _Images(Dataset):
         self._data = np.ascontiguousarray(images, np.uint8)
         self._label = np.ascontiguousarray(labels, np.int32)
 
+    @abstractmethod
     def _load(self) -> tuple[np.ndarray, np.ndarray]:
         """Images (N, H, W, C) and labels (N,)."""
-        raise NotImplementedError
 
     def __len__(self):
         return len(self._label)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ def _conv3x3(channels, stride, in_channels):
     )
 
 
-class _BlockV1(HybridBlock):
+class _BlockV1(HybridBlock, ABC):
     """relu(body(x) + x), x through a 1 x 1 convolution where shapes change.
 
     Args:
@@ -56,9 +57,9 @@ class _BlockV1(HybridBlock):
                 nn.BatchNorm(),
             )
 
+    @abstractmethod
     def _fill(self, channels: int, stride: int, in_channels: int) -> None:
         """Adds the convolutions to the body."""
-        raise NotImplementedError
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         residual = x if self.downsample is None else self.downsample(x)
@@ -95,12 +96,12 @@ class BottleneckV1(_BlockV1):
         )
 
 
-class _BlockV2(HybridBlock):
+class _BlockV2(HybridBlock, ABC):
     """x + convolutions(x), with normalisation and activation before each; arguments as for v1."""
 
+    @abstractmethod
     def _convolutions(self, channels, stride, in_channels) -> tuple[Callable[[], nn.Conv2D], ...]:
         """What makes the convolutions, in order."""
-        raise NotImplementedError
 
     def __init__(
         self,
