@@ -54,7 +54,8 @@ def _join() -> None:
         )
     everyone = MPI.COMM_WORLD
     largest = everyone.Get_attr(MPI.TAG_UB)
-    if lib.pl_mpi_open(MPI.__file__.encode(), MPI._handleof(MPI.BYTE), largest):
+    byte = MPI._handleof(MPI.BYTE)
+    if lib.pl_mpi_open(MPI.__file__.encode(), byte, largest, MPI.ERR_TRUNCATE):
         raise_last()
     _state.update(MPI=MPI, place=environment.of_mpi(everyone), whole=True)
     n = everyone.size - environment.servers(everyone.size)

@@ -347,6 +347,13 @@ class Trainer:
         store = self._kvstore
         if store is None:
             return
+        if self._amp_loss_scaler is not None and getattr(store, "_compression", None) is not None:
+            raise TrainerError(
+                "mixed precision checks gradients for inf and NaN after they are summed, but"
+                " compression replaces those, and keeps errors that depend on the loss scale\n"
+                "  fix: a Trainer and store without compression_params; or amp.init('bfloat16')"
+                " without init_trainer, which needs no loss scale"
+            )
         wanted = [(i, p) for i, p in enumerate(self._params) if p.grad_req != "null"]
         if isinstance(store, KVStore):  # in one call, so that updates are batched
             dense = [(i, p) for i, p in wanted[::-1] if p.list_grad()[0].stype == "default"]

@@ -1,8 +1,9 @@
 /* Collectives: a schedule is run by one loop, over messages of MPI.
  *
  * An operation is started by its first poll and then polled until all its slices are done. A slice that is done leaves
- * its slot, with its part of the scratch memory, to the next one. MPI knows handles as words: an int of MPICH and a
- * pointer of Open MPI are both passed in a register; a request is a word whose first bytes MPI writes. */
+ * its slot, with its part of the scratch memory, to the next one. Slices use SLICE_TAGS tags in turn: one begins when
+ * the one that had its tag is done here, and MPI keeps messages of one tag in order. MPI knows handles as words: an int
+ * of MPICH and a pointer of Open MPI both travel in a register; a request is a word whose first bytes MPI writes. */
 #include "comm.h"
 #include "array.h"
 #include "flight.h"
@@ -15,8 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLICE_BITS = 12, MAX_SLICES = (1 << SLICE_BITS) - 1, DESCRIPTION_BYTES = 512, MESSAGE_BYTES = 4400 };
+enum { TAG_BITS = 12, SLICE_TAGS = (1 << TAG_BITS) - 1, DESCRIPTION_TAG = SLICE_TAGS };
+enum { DESCRIPTION_BYTES = 512, MESSAGE_BYTES = 4400 };
 static const int64_t FINISHED_NS = 1000000000;
+static const int64_t DOUBT_NS = 5000000000;   /* for a better reason than that a message failed */
 enum { NOT_POSTED = 0, POSTED, ARRIVED };
 
 static struct {
@@ -25,8 +28,9 @@ static struct {
     int (*test)(void *request, int *flag, void *status);
     int (*get_count)(const void *status, uintptr_t type, int *n);
     int (*error_string)(int code, char *text, int *n);
+    int (*error_class)(int code, int *class);
     uintptr_t byte;
-    int n_ids;
+    int n_ids, truncated;                     /* truncated: the class of a message longer than its receive */
 } mpi;
 
 /* Guards MPI, which need not be thread-safe, and what follows: in naive mode several threads poll. */
@@ -67,6 +71,9 @@ typedef struct {
     const char *name;
     int id, n_next, n_open;                   /* slices: the next one, and those not done */
     int64_t start_ns;                         /* 0: not started */
+    char *doubt;                              /* NULL, or how a message failed; given up with it at doubt_ns */
+    int64_t doubt_ns;
+    int doubt_status;
     double timeout_s;
     bool described, abandoned;
     message mine, theirs;                     /* the descriptions: to the right neighbour, from the left one */
@@ -82,12 +89,13 @@ static int mpi_fail(int code, const char *what)
     return pl_fail(PL_FAILED, message_text);
 }
 
-int pl_mpi_open(const char *library, uintptr_t byte, int largest_tag)
+int pl_mpi_open(const char *library, uintptr_t byte, int largest_tag, int truncated)
 {
     void *found = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
     const struct { const char *name; void **to; } functions[] = {
         {"MPI_Isend", (void **)&mpi.isend}, {"MPI_Irecv", (void **)&mpi.irecv}, {"MPI_Test", (void **)&mpi.test},
         {"MPI_Get_count", (void **)&mpi.get_count}, {"MPI_Error_string", (void **)&mpi.error_string},
+        {"MPI_Error_class", (void **)&mpi.error_class},
     };
     char text[MESSAGE_BYTES];
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
@@ -98,7 +106,8 @@ int pl_mpi_open(const char *library, uintptr_t byte, int largest_tag)
         }
     }
     mpi.byte = byte;
-    int64_t ids = ((int64_t)largest_tag + 1) >> SLICE_BITS;
+    mpi.truncated = truncated;
+    int64_t ids = ((int64_t)largest_tag + 1) >> TAG_BITS;
     mpi.n_ids = ids < 1 << 16 ? (int)ids : 1 << 16;
     if (mpi.n_ids < 2)
         return pl_fail(PL_EINVAL, "MPI: its tags are too small for collectives of plait");
@@ -131,10 +140,6 @@ void pl_group_free(uintptr_t handle)
 
 uintptr_t pl_schedule_new(const pl_schedule_spec *spec)
 {
-    if (spec->n_slices > MAX_SLICES) {
-        pl_fail(PL_EINVAL, "schedule: too many slices\n  fix: larger ones");
-        return 0;
-    }
     schedule *made = calloc(1, sizeof *made);
     if (!made)
         goto no_memory;
@@ -192,6 +197,7 @@ static void call_free(void *arg)
     }
     pl_schedule_free((uintptr_t)c->schedule);
     pl_group_free((uintptr_t)c->group);
+    free(c->doubt);
     free(c);
 }
 
@@ -204,9 +210,9 @@ static char *address(const call *c, const slot *s, pl_place at)
     return c->arrays[at.array]->data + at.offset;
 }
 
-static int post(const call *c, message *m, bool sends, void *data, int64_t bytes, int peer, int slice)
+static int post(const call *c, message *m, bool sends, void *data, int64_t bytes, int peer, int number)
 {
-    int tag = c->id << SLICE_BITS | slice;
+    int tag = c->id << TAG_BITS | number;
     int code = sends ? mpi.isend(data, (int)bytes, mpi.byte, peer, tag, c->group->communicator, &m->request)
                      : mpi.irecv(data, (int)bytes, mpi.byte, peer, tag, c->group->communicator, &m->request);
     if (code)
@@ -215,23 +221,29 @@ static int post(const call *c, message *m, bool sends, void *data, int64_t bytes
     return PL_OK;
 }
 
+static int fail_size(const call *c, const char *what, int64_t got, int64_t expected)
+{
+    char text[300];
+    snprintf(text, sizeof text, "%s: got %s%lld bytes where %lld were expected\n"
+             "  fix: the same shapes and dtypes on all ranks", c->name, what, (long long)got, (long long)expected);
+    return pl_fail(PL_EINVAL, text);
+}
+
 /* bytes: that a receive must bring; -1: a send. */
 static int test(const call *c, message *m, int64_t bytes, bool *moved)
 {
     uint64_t status[32];                      /* larger than the status of any MPI */
-    int flag = 0, n = 0, code = mpi.test(&m->request, &flag, status);
+    int flag = 0, n = 0, class = 0, code = mpi.test(&m->request, &flag, status);
+    if (code && bytes >= 0 && !mpi.error_class(code, &class) && class == mpi.truncated)
+        return fail_size(c, "more than ", bytes, bytes);
     if (code)
         return mpi_fail(code, c->name);
     if (!flag)
         return PL_OK;
     m->state = ARRIVED;
     *moved = true;
-    if (bytes >= 0 && !mpi.get_count(status, mpi.byte, &n) && n != bytes) {
-        char text[300];
-        snprintf(text, sizeof text, "%s: got %d bytes where %lld were expected\n"
-                 "  fix: the same shapes and dtypes on all ranks", c->name, n, (long long)bytes);
-        return pl_fail(PL_EINVAL, text);
-    }
+    if (bytes >= 0 && !mpi.get_count(status, mpi.byte, &n) && n != bytes)
+        return fail_size(c, "", n, bytes);
     return PL_OK;
 }
 
@@ -256,7 +268,7 @@ static int exchange(call *c, slot *s, const pl_round *round, int *n_left, bool *
         bool sends = step->kind == PL_STEP_SEND;
         int status = PL_OK;
         if (m->state == NOT_POSTED && (!sends || has_credit(step->bytes, now_ns))) {
-            status = post(c, m, sends, address(c, s, step->at), step->bytes, step->peer, s->slice);
+            status = post(c, m, sends, address(c, s, step->at), step->bytes, step->peer, s->slice % SLICE_TAGS);
             if (status == PL_OK && sends) {
                 sent_bytes += step->bytes;
                 stats.sent_bytes += step->bytes;
@@ -292,13 +304,22 @@ static int compute(const call *c, const slot *s, const pl_step *step)
     return pl_kernel_run((pl_plan *)spec->plans[step->plan], bufs, NULL);
 }
 
+/* Is the slice done that had the tag of the next one? */
+static bool has_tag(const call *c)
+{
+    for (int k = 0; k < c->schedule->spec.n_slots; k++)
+        if (c->slots[k].slice >= 0 && c->slots[k].slice <= c->n_next - SLICE_TAGS)
+            return false;
+    return true;
+}
+
 /* Runs a slot as far as it gets. */
 static int slot_advance(call *c, slot *s, bool *moved)
 {
     const pl_schedule_spec *spec = &c->schedule->spec;
     for (;;) {
         if (s->slice < 0) {
-            if (c->n_next == spec->n_slices)
+            if (c->n_next == spec->n_slices || !has_tag(c))
                 return PL_OK;
             s->slice = c->n_next++;
             s->round = 0;
@@ -330,9 +351,9 @@ static int describe(call *c, bool *moved)
     group *g = c->group;
     int left = (g->rank + g->n_ranks - 1) % g->n_ranks, right = (g->rank + 1) % g->n_ranks, status = PL_OK;
     if (c->mine.state == NOT_POSTED) {
-        status = post(c, &c->theirs, false, c->got_text, sizeof c->got_text, left, MAX_SLICES);
+        status = post(c, &c->theirs, false, c->got_text, sizeof c->got_text, left, DESCRIPTION_TAG);
         if (status == PL_OK)
-            status = post(c, &c->mine, true, c->sent_text, sizeof c->sent_text, right, MAX_SLICES);
+            status = post(c, &c->mine, true, c->sent_text, sizeof c->sent_text, right, DESCRIPTION_TAG);
     }
     if (status == PL_OK && c->mine.state == POSTED)
         status = test(c, &c->mine, -1, moved);
@@ -418,13 +439,37 @@ static int check_finished(const call *c)
     return PL_OK;
 }
 
+/* A message failed, or has another size. Ranks may differ in what they run: which one does not say, but some rank's
+ * comparison of descriptions soon will, this one's or another's. So that counts, and this error only after a time. */
+static int doubt(call *c, int status)
+{
+    if (!c->doubt && (c->doubt = strdup(pl_error_message()))) {
+        c->doubt_status = status;
+        c->doubt_ns = pl_profiler_now() + DOUBT_NS;
+        pl_fail_forget();
+        return PL_OK;
+    }
+    return status;
+}
+
 /* Messages that are on their way keep their memory for ever: MPI may still use it. */
 static void abandon(call *c)
 {
     const schedule *s = c->schedule;
-    for (int k = 0; k < s->spec.n_slots; k++)
-        for (int i = 0; i < s->max_messages; i++)
-            c->abandoned |= c->slots[k].messages[i].state == POSTED;
+    for (int k = 0; k < s->spec.n_slots; k++) {
+        const slot *at = &c->slots[k];
+        if (at->slice < 0)
+            continue;
+        const pl_round *round = &s->spec.rounds[s->spec.slices[at->slice].first_round + at->round];
+        for (int i = 0; i < round->n_messages; i++) {
+            const pl_step *step = &s->spec.steps[round->first_step + i];
+            if (at->messages[i].state != POSTED)
+                continue;
+            c->abandoned = true;
+            if (step->kind == PL_STEP_SEND)
+                sent_bytes -= step->bytes;
+        }
+    }
     c->abandoned |= c->mine.state == POSTED || c->theirs.state == POSTED;
 }
 
@@ -432,7 +477,10 @@ static int call_cancel(void *arg)
 {
     call *c = arg;
     pthread_mutex_lock(&comm_lock);
-    if (!atomic_load(&gave_up) && c->timeout_s > 0 && pl_profiler_now() - c->start_ns >= (int64_t)(c->timeout_s * 1e9))
+    bool is_over = c->timeout_s > 0 && pl_profiler_now() - c->start_ns >= (int64_t)(c->timeout_s * 1e9);
+    if (!atomic_load(&gave_up) && c->doubt)
+        pl_fail(c->doubt_status, c->doubt);
+    else if (!atomic_load(&gave_up) && is_over)
         say_timed_out(c);
     abandon(c);
     pthread_mutex_unlock(&comm_lock);
@@ -452,8 +500,11 @@ static int call_poll(void *arg)
         status = start(c);
     if (status == PL_OK && !c->described)
         status = describe(c, &moved);
-    for (int k = 0; status == PL_OK && k < c->schedule->spec.n_slots; k++)
-        status = slot_advance(c, &c->slots[k], &moved);
+    if (status == PL_OK && c->doubt && pl_profiler_now() >= c->doubt_ns)
+        status = pl_fail(c->doubt_status, c->doubt);
+    for (int k = 0; status == PL_OK && !c->doubt && k < c->schedule->spec.n_slots; k++)
+        if ((status = slot_advance(c, &c->slots[k], &moved)) != PL_OK)
+            status = doubt(c, status);
     bool done = c->described && c->n_open == 0;
     if (status == PL_OK && !done && !moved)
         status = check_finished(c);

@@ -3,8 +3,9 @@
 #define PLAIT_COMM_H
 #include "plan.h"
 /* cffi reads from here on: */
-/* Finds MPI's functions in a library that is already loaded.  byte: the handle of MPI_BYTE. */
-int pl_mpi_open(const char *library, uintptr_t byte, int largest_tag);
+/* Finds MPI's functions in a library that is already loaded.  byte: the handle of MPI_BYTE; truncated:
+ * MPI_ERR_TRUNCATE. */
+int pl_mpi_open(const char *library, uintptr_t byte, int largest_tag, int truncated);
 /* Ranks that communicate.  communicator: a handle, for this group alone.  0: failure. */
 uintptr_t pl_group_new(uintptr_t communicator, int rank, int n_ranks, const int32_t *world_ranks);
 void pl_group_free(uintptr_t group);          /* operations that are pushed keep it */

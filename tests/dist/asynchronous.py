@@ -94,6 +94,7 @@ def bounded():
     else:
         dist.receive(nd.empty((1,)), 0).wait_to_read()
         kv.push("w", nd.ones((1,)) * 10)
+    kv.set_staleness(None)
 
 
 def digits():
@@ -130,5 +131,7 @@ if __name__ == "__main__":
     from plait.training.kvstore import dist_async as async_store
     from plait.training.kvstore import requests as kv_requests
 
-    globals()[sys.argv[1]]()
-    print("well", flush=True)
+    for case in sys.argv[1:]:
+        globals()[case]()
+        dist.barrier()
+        print(f"well {case}\n", end="", flush=True)  # a line in one piece

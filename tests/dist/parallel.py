@@ -397,7 +397,9 @@ def pipelines(schedule: str) -> None:
 
 if __name__ == "__main__":
     dist.init()
-    globals()[sys.argv[1]](*sys.argv[2:])
-    nd.waitall()
-    if dist.rank() == 0:
-        print("done", flush=True)
+    for case in sys.argv[1:]:
+        name, *arguments = case.split(",")
+        globals()[name](*arguments)
+        nd.waitall()
+        if dist.rank() == 0:
+            print("done", case, flush=True)
