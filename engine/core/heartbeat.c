@@ -232,15 +232,23 @@ static void tick(int elapsed_ms)
         accept_callers();                     /* again, if file descriptors had run out */
 }
 
+/* With the lock: a rank whose state is not yet reported, or -1. The first failure comes first: it is the reason, and
+ * only its text is relayed. */
+static int next_unreported(void)
+{
+    int i = atomic_load(&culprit);
+    if (i < 0 || hb.members[i].reported)
+        for (i = 0; i < hb.size && (hb.members[i].reported || hb.members[i].state == PL_RANK_ALIVE); i++) {}
+    return i < hb.size ? i : -1;
+}
+
 /* Calls the watcher for each state not yet reported. Without the lock, with call_lock. */
 static void report_states(void)
 {
     char text[PL_HEARTBEAT_TEXT_BYTES];
     pthread_mutex_lock(&lock);
-    for (int i = 0; watcher && hb.running && hb.n_unreported > 0 && i < hb.size; i++) {
+    for (int i; watcher && hb.running && hb.n_unreported > 0 && (i = next_unreported()) >= 0;) {
         member *m = &hb.members[i];
-        if (m->reported || m->state == PL_RANK_ALIVE)
-            continue;
         m->reported = true;
         hb.n_unreported--;
         int state = m->state;
