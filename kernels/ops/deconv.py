@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import COUNT, Param, Type, operator, sample
+from ..record import COUNT, Param, Shape, Type, operator, sample
 from ..shapes import same_dtype
 from .conv import (
     TAPS,
     TUNE,
+    Geometry,
     bias_grad,
     check_bias,
     check_ndim,
@@ -63,7 +64,17 @@ def _deconv_geometry(space, kernel, stride, dilate, pad, adj, target_shape, num_
     return g, out
 
 
-def deconv_setup(x_shape, kernel, stride, dilate, pad, adj, target_shape, num_group, layout):
+def deconv_setup(
+    x_shape: Shape,
+    kernel: Shape,
+    stride: Shape,
+    dilate: Shape,
+    pad: Shape,
+    adj: Shape,
+    target_shape: Shape,
+    num_group: int,
+    layout: str | None,
+) -> tuple[Geometry, Shape]:
     g = geometry("Deconvolution", kernel, stride, dilate, pad, num_group, layout)
     return _deconv_geometry(
         g.split(x_shape)[2], kernel, stride, dilate, pad, adj, target_shape, num_group, layout

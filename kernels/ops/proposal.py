@@ -6,16 +6,20 @@ Source: Ren et al. 2015, arXiv:1506.01497.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import floor, sqrt
+from typing import Any
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Param, Type, operator, sample, uniform, values
+from ..record import Array, Param, Type, operator, sample, uniform, values
 from ..shapes import float_dtype, must_be
 from .boxes import descending, suppress
 from .resize import images
 
 
-def base_anchors(xp, stride, scales, ratios, dtype):
+def base_anchors(
+    xp: Any, stride: int, scales: Sequence[float], ratios: Sequence[float], dtype: Any
+) -> Array:
     """(ratios * scales, 4) around the first pixel, in whole pixels."""
     centre = 0.5 * (stride - 1)
     boxes = []
