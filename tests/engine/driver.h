@@ -33,9 +33,9 @@ void memory_failures(void);
 /* programs.c */
 void random_control(uint64_t seed);
 
-/* early.c */
-void early_rules(void);
-void random_early(uint64_t seed);
+/* claims.c */
+void claims_rules(void);
+void random_claims(uint64_t seed);
 
 /* flight.c */
 void flight_rules(void);

@@ -81,7 +81,7 @@ static bool soon(uintptr_t array) { return pl_wait_read(array, 20000) == PL_OK; 
 static void nothing_is_left(void)
 {
     report_all();
-    CHECK(pl_engine_pending() == 0 && atomic_load(&pl_engine.n_blocked) == 0 && !pl_engine.early);
+    CHECK(pl_engine_pending() == 0 && atomic_load(&pl_engine.n_blocked) == 0 && !pl_engine.releasing);
 }
 
 /* Without a wait, which would end requests itself. */
@@ -141,8 +141,8 @@ static void rule_failure(bool naive)
 
 /* ---- rules: arrays that are not granted when a program begins ---------------------------------------------- */
 
-/* The writer of a late array: behind gate 0 it stores 100, or fails. */
-static int write_late(void *arg)
+/* The writer of a deferred array: behind gate 0 it stores 100, or fails. */
+static int write_gated(void *arg)
 {
     while (!atomic_load(&gates[0]))
         sched_yield();
@@ -152,12 +152,12 @@ static int write_late(void *arg)
 typedef struct { uintptr_t program, in[2], out[2]; } copies;
 
 /* in[1] waits for its writer on a lane; then the program that reads it last is pushed. */
-static copies late_copies(int first_gate, bool writer_fails, int lane, int priority)
+static copies deferred_copies(int first_gate, bool writer_fails, int lane, int priority)
 {
     copies c = {two_copies(first_gate, -1, PL_LANE_CPU), {array_of(1), array_of(2)}, {0, 0}};
     atomic_store(&gates[0], pl_engine.synchronous > 0);
     void *to = writer_fails ? NULL : pl_array_data(c.in[1]);
-    CHECK(pl_push(write_late, to, NULL, NULL, 0, &c.in[1], 1, lane, 0, priority, "writer", 3) == PL_OK);
+    CHECK(pl_push(write_gated, to, NULL, NULL, 0, &c.in[1], 1, lane, 0, priority, "writer", 3) == PL_OK);
     CHECK(pl_program_run(c.program, c.in, c.out, NULL, 5) == PL_OK);
     return c;
 }
@@ -174,7 +174,7 @@ static void copies_free(copies *c)
 /* The program has done what it can; its lane runs other operations, but begins no second program of the kind. */
 static void rule_begins_before_its_inputs(void)
 {
-    copies c = late_copies(-1, false, PL_LANE_IO, 0);
+    copies c = deferred_copies(-1, false, PL_LANE_IO, 0);
     CHECK(soon(c.out[0]) && *(uint64_t *)pl_array_data(c.out[0]) == 2);
     uintptr_t again[2] = {0, 0}, other = array_of(3);
     CHECK(pl_program_run(c.program, c.in, again, NULL, 6) == PL_OK);
@@ -191,14 +191,14 @@ static void rule_begins_before_its_inputs(void)
     nothing_is_left();
 }
 
-static int poll_late(void *arg) { return atomic_load(&gates[0]) ? store_run(arg) : PL_PENDING; }
+static int poll_gated(void *arg) { return atomic_load(&gates[0]) ? store_run(arg) : PL_PENDING; }
 
-/* The writer of its late array is in flight in its own lane. */
-static void rule_late_after_flight(void)
+/* The writer of its deferred array is in flight in its own lane. */
+static void rule_deferred_after_flight(void)
 {
     copies c = {two_copies(-1, -1, PL_LANE_CPU), {array_of(1), array_of(2)}, {0, 0}};
     atomic_store(&gates[0], 0);
-    CHECK(pl_push_polled(poll_late, NULL, pl_array_data(c.in[1]), NULL, NULL, 0, &c.in[1], 1, 0, PL_LANE_CPU, 0, 0, 0,
+    CHECK(pl_push_polled(poll_gated, NULL, pl_array_data(c.in[1]), NULL, NULL, 0, &c.in[1], 1, 0, PL_LANE_CPU, 0, 0, 0,
                          "flies", 3) == PL_OK);
     CHECK(pl_program_run(c.program, c.in, c.out, NULL, 5) == PL_OK);
     CHECK(soon(c.out[0]) && *(uint64_t *)pl_array_data(c.out[0]) == 2 && pl_wait_read(c.out[1], 0) == PL_AGAIN);
@@ -209,7 +209,7 @@ static void rule_late_after_flight(void)
 }
 
 /* It gets an array that a running program has ended with, and will not report again. */
-static void rule_late_after_early(void)
+static void rule_deferred_after_release(void)
 {
     uintptr_t p = two_copies(-1, 1, PL_LANE_CPU), in[] = {array_of(1), array_of(2)}, out[2] = {0, 0};
     atomic_store(&gates[1], 0);
@@ -233,8 +233,8 @@ static void rule_same_lane(void)
 {
     uintptr_t busy = array_of(0);             /* keeps the lane busy until all is pushed */
     atomic_store(&gates[0], 0);
-    CHECK(pl_push(write_late, pl_array_data(busy), NULL, NULL, 0, &busy, 1, PL_LANE_CPU, 0, 9, "busy", 1) == PL_OK);
-    copies c = late_copies(-1, false, PL_LANE_CPU, -1);
+    CHECK(pl_push(write_gated, pl_array_data(busy), NULL, NULL, 0, &busy, 1, PL_LANE_CPU, 0, 9, "busy", 1) == PL_OK);
+    copies c = deferred_copies(-1, false, PL_LANE_CPU, -1);
     atomic_store(&gates[0], 1);
     CHECK(soon(c.out[1]) && *(uint64_t *)pl_array_data(c.out[1]) == 102);
     pl_array_free(busy);
@@ -243,10 +243,10 @@ static void rule_same_lane(void)
 }
 
 /* As if the instruction that reads it had failed, no matter when it fails and who runs the program. */
-static void rule_poisoned_late(bool naive)
+static void rule_poisoned_deferred(bool naive)
 {
     pl_engine_set_naive(naive);
-    copies c = late_copies(-1, true, PL_LANE_IO, 0);
+    copies c = deferred_copies(-1, true, PL_LANE_IO, 0);
     CHECK(soon(c.out[0]) && *(uint64_t *)pl_array_data(c.out[0]) == 2);
     atomic_store(&gates[0], 1);
     CHECK(wait_read(c.out[1]) == PL_FAILED && strcmp(pl_error_message(), "the writer fails") == 0);
@@ -258,10 +258,10 @@ static void rule_poisoned_late(bool naive)
     nothing_is_left();
 }
 
-/* It fails before it reaches the late array: what it writes is poisoned, and its claims end in their turn. */
-static void rule_failure_before_late(void)
+/* It fails before it reaches the deferred array: what it writes is poisoned, and its claims end in their turn. */
+static void rule_failure_before_deferred(void)
 {
-    copies c = late_copies(FAILS, false, PL_LANE_IO, 0);
+    copies c = deferred_copies(FAILS, false, PL_LANE_IO, 0);
     uintptr_t copy[2] = {0, 0}, in[2] = {c.in[1], c.out[1]}, after = two_copies(-1, -1, PL_LANE_CPU);
     CHECK(pl_program_run(after, in, copy, NULL, 7) == PL_OK);
     CHECK(pl_wait_write(c.in[1], 0) == PL_AGAIN);
@@ -280,10 +280,10 @@ static int asks_run(const void *params, void *const *bufs, const double *scalars
 {
     (void)scalars;
     atomic_store(&reached, 1);
-    uintptr_t late = *(const uintptr_t *)params;
-    if (wait_read(late) != PL_OK)
+    uintptr_t deferred = *(const uintptr_t *)params;
+    if (wait_read(deferred) != PL_OK)
         return PL_FAILED;
-    *(uint64_t *)bufs[1] = *(uint64_t *)bufs[0] + *(uint64_t *)pl_array_data(late);
+    *(uint64_t *)bufs[1] = *(uint64_t *)bufs[0] + *(uint64_t *)pl_array_data(deferred);
     return PL_OK;
 }
 
@@ -301,9 +301,9 @@ static void rule_waits_inside(void)
     CHECK(p);
     atomic_store(&gates[0], 0);
     atomic_store(&reached, 0);
-    CHECK(pl_push(write_late, pl_array_data(in[1]), NULL, NULL, 0, &in[1], 1, PL_LANE_IO, 0, 0, "writer", 3) == PL_OK);
+    CHECK(pl_push(write_gated, pl_array_data(in[1]), NULL, NULL, 0, &in[1], 1, PL_LANE_IO, 0, 0, "writer", 3) == PL_OK);
     CHECK(pl_program_run(p, in, out, NULL, 5) == PL_OK);
-    CHECK(pl_push(write_late, pl_array_data(in[1]), NULL, NULL, 0, &in[1], 1, PL_LANE_IO, 0, 0, "next", 3) == PL_OK);
+    CHECK(pl_push(write_gated, pl_array_data(in[1]), NULL, NULL, 0, &in[1], 1, PL_LANE_IO, 0, 0, "next", 3) == PL_OK);
     while (!atomic_load(&reached))
         sched_yield();
     atomic_store(&gates[0], 1);
@@ -316,15 +316,15 @@ static void rule_waits_inside(void)
     nothing_is_left();
 }
 
-void early_rules(void)
+void claims_rules(void)
 {
     rule_begins_before_its_inputs();
-    rule_late_after_flight();
-    rule_late_after_early();
+    rule_deferred_after_flight();
+    rule_deferred_after_release();
     rule_same_lane();
-    rule_poisoned_late(false);
-    rule_poisoned_late(true);
-    rule_failure_before_late();
+    rule_poisoned_deferred(false);
+    rule_poisoned_deferred(true);
+    rule_failure_before_deferred();
     rule_waits_inside();
     rule_before_the_end(false);
     rule_before_the_end(true);
@@ -481,7 +481,7 @@ static void random_op(int number, uintptr_t *arrays, cell *cells, uint64_t *vers
         pl_plan_free(plans[k]);
 }
 
-void random_early(uint64_t seed)
+void random_claims(uint64_t seed)
 {
     state = seed * 0x9E3779B97F4A7C15u + 1;
     cell cells[N_ARRAYS];
