@@ -14,6 +14,7 @@ from ...graph.graph import topological
 from ...graph.passes.precision import reduce_precision
 from ...kernels import precision
 from ...kernels.record import DTYPES, REGISTRY, dtype_name
+from ...kernels.traits import LossLayer
 from ...symbol.symbol import Symbol
 from ...training.module.bucketing_module import BucketingModule
 from ...training.optimizer import Optimizer
@@ -338,7 +339,8 @@ def list_widest_type_cast(target_dtype: str) -> list[str]:
 def list_loss_output_functions(target_dtype: str) -> list[str]:
     """Losses whose gradient is scaled by their parameter grad_scale."""
     precision.policy(target_dtype)
-    return list(precision.LOSSES)
+    losses = {op.name: op.trait(LossLayer) for op in REGISTRY.values()}
+    return [name for name, loss in losses.items() if loss is not None and loss.scaled]
 
 
 def list_lp16_use_fp32_params(target_dtype: str) -> dict[str, list[str]]:
