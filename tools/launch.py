@@ -152,10 +152,10 @@ def _hosts(args: argparse.Namespace, n_ranks: int) -> list[tuple[str, int]]:
         each, more = divmod(n_ranks, len(on))
         on = [(host, each + (i < more)) for i, (host, _) in enumerate(on)]
         return [(host, n) for host, n in on if n]
-    room = sum(n for _, n in on)
-    if room < n_ranks:
+    capacity = sum(n for _, n in on)
+    if capacity < n_ranks:
         raise InvalidValue(
-            f"-H: the hosts have room for {room} ranks, and the job has {n_ranks}: "
+            f"-H: the hosts have room for {capacity} ranks, and the job has {n_ranks}: "
             + ",".join(f"{host}:{n}" for host, n in on)
         )
     return on
@@ -226,7 +226,7 @@ class _Run:
         before = {s: signal.signal(s, self._interrupt) for s in (signal.SIGINT, signal.SIGTERM)}
         try:
             self.reader.start()
-            late = self._late()
+            timed_out = self._timed_out()
             status = self.process.wait()
         finally:
             self._end()
@@ -236,7 +236,7 @@ class _Run:
         if self.signal:
             print(f"plait launch: ended by signal {self.signal}", file=sys.stderr)
             return 128 + self.signal
-        if late:
+        if timed_out:
             raise JobFailed(
                 f"the job ran longer than --timeout {self.timeout_s:g} s, and was ended"
             )
@@ -244,7 +244,7 @@ class _Run:
             raise JobFailed(self._why(status))
         return 0
 
-    def _late(self) -> bool:
+    def _timed_out(self) -> bool:
         try:
             self.process.wait(self.timeout_s)
         except subprocess.TimeoutExpired:

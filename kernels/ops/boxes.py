@@ -52,9 +52,10 @@ def overlaps(xp: Any, a: Array, b: Array, extra: int = 0) -> Array:
 
 def iou(xp: Any, a: Array, b: Array) -> Array:
     """Intersection over union of corner boxes that broadcast; 0 where they do not meet."""
-    common = overlaps(xp, a, b)
-    union = areas(xp, a) + areas(xp, b) - common
-    return xp.where((common > 0) & (union > 0), common / xp.where(union > 0, union, 1), 0)
+    intersection = overlaps(xp, a, b)
+    union = areas(xp, a) + areas(xp, b) - intersection
+    share = intersection / xp.where(union > 0, union, 1)
+    return xp.where((intersection > 0) & (union > 0), share, 0)
 
 
 # ---- box_iou -------------------------------------------------------------------------------------
@@ -124,8 +125,8 @@ def suppress(
     for i in range(n - 1):
         if not keep[i]:
             continue
-        common = overlaps(xp, corners[i], corners[i + 1 :], extra)
-        share = common / (area[i] + area[i + 1 :] - common)
+        intersection = overlaps(xp, corners[i], corners[i + 1 :], extra)
+        share = intersection / (area[i] + area[i + 1 :] - intersection)
         loses = share > threshold if strict else share >= threshold
         if classes is not None:
             loses &= classes[i + 1 :] == classes[i]

@@ -102,7 +102,7 @@ operator(
 )
 
 TRANSPOSES = (Param("transpose_a", "bool", False), Param("transpose_b", "bool", False))
-_PRODUCT_PARAMS = (
+_MATMUL_PARAMS = (
     *TRANSPOSES,
     Param("forward_stype", ("None", "csr", "default", "row_sparse"), None),
 )
@@ -187,7 +187,7 @@ operator(
     aliases=("_sparse_dot",),
     traits=(Matmul(_transposes), RowGradient(_has_row_gradient)),
     inputs=("lhs", "rhs"),
-    params=_PRODUCT_PARAMS,
+    params=_MATMUL_PARAMS,
     infer=_dot_infer,
     ref=_dot_ref,
     grad=_dot_grad,
@@ -292,7 +292,7 @@ operator(
     aliases=("_npx_batch_dot",),
     traits=(Matmul(_transposes, stacked=True),),
     inputs=("lhs", "rhs"),
-    params=_PRODUCT_PARAMS,
+    params=_MATMUL_PARAMS,
     infer=_batch_dot_infer,
     ref=_batch_dot_ref,
     grad=_batch_dot_grad,

@@ -406,7 +406,7 @@ class _Windows:
             ),
         )
 
-    def cut(self, x: Array, shape: Shape) -> Array:
+    def cropped(self, x: Array, shape: Shape) -> Array:
         return x[:, :, self.pad : self.pad + shape[2], self.pad : self.pad + shape[3]]
 
 
@@ -472,7 +472,7 @@ def _correlation_back_ref(xp, dy, a, b, *, is_multiply, kernel_size, **attrs):
             sign = xp.where(u >= v, 1, -1).astype(dy.dtype)
             da[here] += g * v if is_multiply else g * sign
             db[there] += g * u if is_multiply else -g * sign
-    return win.cut(da, a.shape), win.cut(db, b.shape)
+    return win.cropped(da, a.shape), win.cropped(db, b.shape)
 
 
 operator(

@@ -38,7 +38,9 @@ def _corrected(xp, w, mean, var, beta1, beta2, epsilon, t, bias_correction, wd):
     return m / (xp.sqrt(v) + epsilon) + wd * w
 
 
-def _lamb_again(xp, w, g, mean, var, *, rate, beta1, beta2, epsilon, t, bias_correction, wd, **_):
+def _lamb_rematerialized(
+    xp, w, g, mean, var, *, rate, beta1, beta2, epsilon, t, bias_correction, wd, **_
+):
     """The step along the direction whose moments are known."""
     return w - rate * _corrected(xp, w, mean, var, beta1, beta2, epsilon, t, bias_correction, wd)
 
@@ -102,7 +104,7 @@ update(
     + _LAMB_SOURCE,
 )
 rule("lamb_update_phase1", lamb_direction, 2, [p.name for p in _LAMB])
-rule("lamb_again", _lamb_again, 2, [*(p.name for p in _LAMB), "rate"])
+rule("lamb_rematerialized", _lamb_rematerialized, 2, [*(p.name for p in _LAMB), "rate"])
 rule("lamb_update_phase2", lambda xp, w, g, rate: w - rate * g, 0, ["rate"])
 operator(
     "mp_lamb_update_phase1",

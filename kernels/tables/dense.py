@@ -109,10 +109,10 @@ def _on_cuda(call: Call | None, ins, outs, **more) -> Native | None:
     scratch = cuda.ScratchSpace()
     if call.n_batch > 1:
         more |= {"a_step": call.m * call.k, "b_step": call.k * call.n}
-    return cuda.steps(_product(call, ins, scratch, **more), scratch)
+    return cuda.steps(_matmul(call, ins, scratch, **more), scratch)
 
 
-def _product(call: Call, ins, scratch, **more):
+def _matmul(call: Call, ins, scratch, **more):
     """The steps of the matrix product of buffers 0 and 1."""
     flags = {k: getattr(call, k) for k in ("transpose_a", "transpose_b", "alpha", "n_batch")}
     a, b, y = map(cuda.Buffer, (0, 1, len(ins)))
@@ -151,7 +151,7 @@ def dot_sum_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native 
     if not _same((*ins, *outs)):
         return None
     call, scratch = _dot_sum(ins, outs, attrs), cuda.ScratchSpace()
-    found = _product(call, ins, scratch)
+    found = _matmul(call, ins, scratch)
     if found is None:
         return None
     sums = cuda.column_sums(ins[0].dtype, cuda.Buffer(0), cuda.Buffer(3), call.k, call.m)

@@ -12,7 +12,7 @@ from ..record import HALVES, NATIVE_FLOATS, REGISTRY, Attrs, Operator, Types
 from ..update_loops import RULES, Update, loop_name, rule_name, scalars_of, update_of
 from . import on_cpu, on_cuda
 
-LAMB = ("lamb_update_phase1", "lamb_again")
+LAMB = ("lamb_update_phase1", "lamb_rematerialized")
 BOUNDS = ("lower_bound", "upper_bound")
 # of update.cu: rule -> (its struct, the parameters that are its members)
 STRUCTS = {

@@ -88,7 +88,7 @@ class Horovod(DistStore):
 
 
 class BytePS(Horovod):
-    """The same, under BytePS' name."""
+    """The store "byteps": as "horovod"."""
 
     def __init__(self, handle: str = "byteps", group: Group | None = None):
         super().__init__(handle, group)
