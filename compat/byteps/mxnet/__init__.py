@@ -54,7 +54,7 @@ class DistributedTrainer(horovod.DistributedTrainer):
     """A Trainer whose gradients are averages over all ranks: `step(batch_size)` takes the batch
     size of one rank.
 
-    root_rank: whose first values all ranks take. compression_params: None; others raise.
+    root_rank: all ranks start with its values. compression_params: must be None.
     """
 
     _store_class = BytePS

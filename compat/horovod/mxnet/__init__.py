@@ -118,17 +118,17 @@ class DistributedOptimizer(Optimizer):
     """An optimizer whose gradients are averages over all ranks: for Module and Updater, with
     `kvstore=None`.
 
-    It is of the optimizer's class too, and has the same attributes: the sum over ranks is scaled by
-    rescale_grad, which becomes rescale_grad / size.
+    Its class is derived from the given optimizer's, and it shares that optimizer's attributes. The
+    sum over ranks becomes an average because rescale_grad is divided by the number of ranks.
 
     Args:
         gradient_predivide_factor: gradients are divided by it before they are summed, and the sum
             by size / gradient_predivide_factor.
-        num_groups: changes nothing: small gradients travel together, large ones alone.
+        num_groups: ignored: small gradients share a message, large ones do not.
         process_set: the ranks.
     """
 
-    _alone: Optimizer  # what was given; it shares its attributes
+    _alone: Optimizer  # the given one; both share their attributes
     _store: Horovod
     _before: float
 
@@ -152,8 +152,8 @@ class DistributedOptimizer(Optimizer):
                 "\n  fix: mx.optimizer.create('sgd', learning_rate=0.1)"
             )
         alone = type(optimizer)
-        # not attributes of the object: they are not part of its state. The name is the optimizer's,
-        # as states that are saved have it.
+        # not attributes of the object, which are saved as its state; saved states have the name of
+        # the class, so it is the given optimizer's
         kind: Any = type(
             alone.__name__,
             (cls, alone),
@@ -191,8 +191,8 @@ class DistributedTrainer(Trainer):
         compression: Compression.none or Compression.fp16.
         gradient_predivide_factor: gradients are divided by it before they are summed, and the sum
             by size / gradient_predivide_factor.
-        prefix, num_groups: change nothing: several trainers are told apart by their order, and
-            small gradients travel together.
+        prefix, num_groups: ignored: several trainers are distinguished by their order, and small
+            gradients share a message.
         process_set: the ranks.
     """
 
@@ -264,8 +264,8 @@ class DistributedTrainer(Trainer):
 
 
 def broadcast_parameters(params: Any, root_rank: int = 0, prefix: str | None = None) -> None:
-    """Gives all ranks the values of root_rank, in place. Parameters whose shape is not known yet
-    follow as soon as it is.
+    """Copies the values of root_rank to all ranks, in place. Parameters whose shapes are not known
+    yet are copied when they are initialized.
 
     params: dict of NDArrays or Parameters, or a ParameterDict. prefix: put before names.
     """
