@@ -210,6 +210,20 @@ uintptr_t double_array(double value)
     return a;
 }
 
+uintptr_t array_of(uint64_t value)
+{
+    uintptr_t a = pl_array_new(sizeof value);
+    CHECK(a);
+    *(uint64_t *)pl_array_data(a) = value;
+    return a;
+}
+
+void nothing_is_left(void)
+{
+    report_all();
+    CHECK(pl_engine_pending() == 0 && atomic_load(&pl_engine.n_blocked) == 0 && !pl_engine.releasing);
+}
+
 double double_value(uintptr_t a)
 {
     CHECK(wait_read(a) == PL_OK);
