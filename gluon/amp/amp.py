@@ -212,16 +212,9 @@ def convert_model(
             )
     if not isinstance(sym, Symbol):
         raise InvalidType(f"convert_model: sym must be a Symbol, got {type(sym).__name__}")
-    sym = convert_symbol(
-        sym,
-        target_dtype,
-        target_dtype_ops,
-        fp32_ops,
-        conditional_fp32_ops,
-        excluded_sym_names,
-        [n for n in sym.list_inputs() if n not in arg_params and n not in aux_params],
-        cast_optional_params,
-    )
+    lists = target_dtype_ops, fp32_ops, conditional_fp32_ops, excluded_sym_names
+    data = [n for n in sym.list_inputs() if n not in arg_params and n not in aux_params]
+    sym = convert_symbol(sym, target_dtype, *lists, data, cast_optional_params)
     return sym, _cast_to_declared(sym, arg_params), _cast_to_declared(sym, aux_params)
 
 
@@ -243,16 +236,9 @@ def convert_hybrid_block(
     if not isinstance(block, HybridBlock):
         raise InvalidType(f"convert_hybrid_block: got {type(block).__name__}, not a HybridBlock")
     traced, inputs = block._traced_symbol()
-    sym = convert_symbol(
-        traced,
-        target_dtype,
-        target_dtype_ops,
-        fp32_ops,
-        conditional_fp32_ops,
-        excluded_sym_names,
-        [v.name for v in inputs],
-        cast_optional_params,
-    )
+    lists = target_dtype_ops, fp32_ops, conditional_fp32_ops, excluded_sym_names
+    data = [v.name for v in inputs]
+    sym = convert_symbol(traced, target_dtype, *lists, data, cast_optional_params)
     names = set(sym.list_inputs())
     arrays = {n: p._reduce() for n, p in block.collect_params().items() if n in names}
     made = SymbolBlock(sym, inputs)
@@ -281,17 +267,9 @@ def convert_bucketing_module(
     if not bucketing_mod.binded or not bucketing_mod.params_initialized:
         raise AmpError("convert_bucketing_module: bind the module and init_params first")
     given = bucketing_mod.get_params()
+    lists = target_dtype_ops, fp32_ops, conditional_fp32_ops, excluded_sym_names
     models = {
-        key: convert_model(
-            module.symbol,
-            *given,
-            target_dtype,
-            target_dtype_ops,
-            fp32_ops,
-            conditional_fp32_ops,
-            excluded_sym_names,
-            cast_optional_params,
-        )
+        key: convert_model(module.symbol, *given, target_dtype, *lists, cast_optional_params)
         for key, module in bucketing_mod._buckets.items()
     }
     arguments = {n: a for m in models.values() for n, a in m[1].items()}
