@@ -266,10 +266,10 @@ def convert_bucketing_module(
         raise InvalidType(f"convert_bucketing_module: got {type(bucketing_mod).__name__}")
     if not bucketing_mod.binded or not bucketing_mod.params_initialized:
         raise AmpError("convert_bucketing_module: bind the module and init_params first")
-    given = bucketing_mod.get_params()
+    params, aux = bucketing_mod.get_params()
     lists = target_dtype_ops, fp32_ops, conditional_fp32_ops, excluded_sym_names
     models = {
-        key: convert_model(module.symbol, *given, target_dtype, *lists, cast_optional_params)
+        key: convert_model(module.symbol, params, aux, target_dtype, *lists, cast_optional_params)
         for key, module in bucketing_mod._buckets.items()
     }
     arguments = {n: a for m in models.values() for n, a in m[1].items()}

@@ -10,7 +10,7 @@ Dropout would draw from the probabilities and keeps a bit of each.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -101,7 +101,7 @@ def operands(
     return [(x[0], x[1], (batch, heads, *s), (*x[2:], 1)) for x, s in zip((q, k, v), shapes)]
 
 
-def apart(views: Iterable[tuple[int, Shape, Shape]]) -> bool:
+def apart(views: Iterable[tuple[int, Sequence[int], Sequence[int]]]) -> bool:
     """Do views (at, sizes, steps) of one array, their elements side by side, share no element?"""
     first = []
     for at, sizes, steps in views:

@@ -36,13 +36,11 @@ class Geometry(NamedTuple):
         """Extent of the dilated kernel."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilate))
 
-    def split(self, shape: Shape) -> tuple[int, int, Shape]:
+    def split(self, shape: Sequence[int]) -> tuple[int, int, Shape]:
         """A shape as (batch or filters, channels, spatial sizes)."""
-        return (
-            (shape[0], shape[-1], shape[1:-1])
-            if self.channels_last
-            else (shape[0], shape[1], shape[2:])
-        )
+        if self.channels_last:
+            return shape[0], shape[-1], tuple(shape[1:-1])
+        return shape[0], shape[1], tuple(shape[2:])
 
     def join(self, n: int, channels: int, space: Sequence[int]) -> Shape:
         return (n, *space, channels) if self.channels_last else (n, channels, *space)

@@ -135,7 +135,7 @@ def _deconv_grad(
     F, dys, xs, ys, kernel, stride, dilate, pad, adj, target_shape, num_group, no_bias, layout, **_
 ):
     x, w, dy = xs[0], xs[1], dys[0]
-    g, _ = deconv_setup(x.shape, kernel, stride, dilate, pad, adj, target_shape, num_group, layout)
+    g = deconv_setup(x.shape, kernel, stride, dilate, pad, adj, target_shape, num_group, layout)[0]
     taps = taps_of(kernel, g.stride, g.dilate, g.pad, num_group, layout)
     gs = [
         F.Convolution(dy, w, num_filter=w.shape[0], no_bias=True, **taps),

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import FRACTION, Array, Param, Sample, Type, Types, operator, sample, values
+from ..record import FRACTION, Array, Attrs, Param, Sample, Type, Types, operator, sample, values
 from ..shapes import same_dtype
 from .recurrent_cells import GATES, Clip, forward_all, layout, total
 
@@ -211,7 +211,7 @@ def rnn_samples() -> tuple[Sample, ...]:
         ("gru", {"bidirectional": True, "use_sequence_length": True, "state_outputs": True}),
         ("rnn_relu", {"num_layers": 2, "p": 0.5}),
     ):
-        attrs = {
+        attrs: Attrs = {
             "mode": mode,
             "state_size": 3,
             "num_layers": 1,

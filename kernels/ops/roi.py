@@ -40,7 +40,7 @@ def check_rois(op: str, data: Type, rois: Type, columns: int = 5) -> str:
 def pair(op: str, pooled_size: Shape) -> tuple[int, int]:
     if len(pooled_size) != 2 or min(pooled_size) < 1:
         raise OperatorError(op, f"pooled_size must be two positive numbers, got {pooled_size}")
-    return tuple(pooled_size)
+    return pooled_size[0], pooled_size[1]
 
 
 def image_of(roi: Array, n: int) -> int:

@@ -121,12 +121,13 @@ def split_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | N
 
 @on_cpu("_zeros", "_ones", "_full")
 def fill_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
-    y, value = outs[0], op.trait(Constant).value
+    y, constant = outs[0], op.trait(Constant)
+    assert constant is not None
     fields = {
         "n": prod(y.shape),
         "dtype": code(y.dtype),
-        "dynamic": value is None,
-        "value": value or 0.0,
+        "dynamic": constant.value is None,
+        "value": constant.value or 0.0,
     }
     return Native("plk_fill_run", ("plk_fill", fields), cost(y))
 
