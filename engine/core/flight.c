@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-enum { NAP_MIN_NS = 20000, NAP_MAX_NS = 1000000, NAP_SHARE = 8 };
+enum { NAP_MIN_NS = 20000, NAP_MAX_NS = 1000000, NAP_SHARE = 8, GAPS = 4 };
 enum { LAST_S = 5 };            /* deadline at exit of ops that have none */
 
 static int64_t last_ns = INT64_MAX;           /* when that deadline ends; under pl_lock */
@@ -40,7 +40,8 @@ void pl_flight_put(pl_op *op)
     if (op->flight->start_ns)
         return;
     op->flight->start_ns = f->progress_ns = pl_profiler_now();          /* STATE: running -> in flight */
-    f->n++;
+    if (f->n++ == 0)
+        f->gap_ns = 0;
     if (f->n_listed == 1 || f->poll_ns > f->progress_ns + NAP_MIN_NS)
         f->poll_ns = f->progress_ns + NAP_MIN_NS;
 }
@@ -60,13 +61,19 @@ void pl_flights_poll(pl_flights *f)
     }
     int64_t now = pl_profiler_now();
     f->progressed = progressed;
-    if (progressed)
+    if (progressed) {
+        f->gap_ns += (now - f->progress_ns - f->gap_ns) / GAPS;
         f->progress_ns = now;
-    int64_t nap_ns = (now - f->progress_ns) / NAP_SHARE;
+    }
+    int64_t since_ns = (now - f->progress_ns) / 8, gap4_ns = f->gap_ns / 4, nap_ns = since_ns > gap4_ns ? since_ns : gap4_ns;
     f->poll_ns = now + (nap_ns < NAP_MIN_NS ? NAP_MIN_NS : nap_ns > NAP_MAX_NS ? NAP_MAX_NS : nap_ns);
 }
 
-void pl_flights_hurry(pl_flights *f) { f->poll_ns = f->progress_ns = pl_profiler_now(); }
+void pl_flights_hurry(pl_flights *f)
+{
+    f->poll_ns = f->progress_ns = pl_profiler_now();
+    f->gap_ns = 0;
+}
 
 int64_t pl_flights_nap_ns(const pl_flights *f)
 {
