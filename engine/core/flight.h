@@ -2,7 +2,7 @@
  * ready ops and calls the function again from time to time. So several transfers are in flight in one lane.
  *
  * Between polls a lane that has nothing to start sleeps: 20 us at least, 1 ms at most, an eighth of the time since
- * something progressed, or of what lay between the last times. An op that becomes ready wakes it at once, and so does a
+ * something progressed, or a quarter of what lay between the last times. An op that becomes ready wakes it at once, and so does a
  * thread that begins to wait. */
 #ifndef PLAIT_FLIGHT_H
 #define PLAIT_FLIGHT_H
@@ -31,7 +31,7 @@ typedef struct pl_flight {
 
 /* Those of a lane. */
 typedef struct pl_flights {
-    pl_op *head, *tail;                       /* in flight, in the order in which they are polled next */
+    pl_op *head, *tail;                       /* in flight, in the order in which they are polled next: by priority */
     int n_listed;                             /* in this list; those being polled are not */
     int n;                                    /* both */
     int64_t poll_ns, progress_ns;             /* when they are polled next; when something progressed last */
