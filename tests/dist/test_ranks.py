@@ -46,6 +46,25 @@ def test_ranks_that_run_other_operations_are_told_so():
     assert "all_reduce sum float32 (3, 3) weights" in out
 
 
+def test_a_rank_whose_queue_is_full_for_a_while_counts_its_collectives_like_the_others():
+    out = launched.succeed(
+        2,
+        START + "from plait.dist import group\n"
+        "class Full:\n"
+        "    calls = 0\n"
+        "    def __getattr__(self, name): return getattr(core, name)\n"
+        "    def pl_schedule_push(self, *arguments):\n"
+        "        self.calls += 1\n"
+        "        return core.PL_AGAIN if self.calls < 3 else core.pl_schedule_push(*arguments)\n"
+        "core = group.lib\n"
+        "if world.rank == 1: group.lib = Full()\n"
+        "sums = [dist.all_reduce(nd.ones((2,)) * i) for i in range(3)]\n"
+        "print('sums', [s.asnumpy().tolist() for s in sums])",
+        PLAIT_COMM_TIMEOUT="10",
+    )
+    assert out.count("sums [[0.0, 0.0], [2.0, 2.0], [4.0, 4.0]]") == 2
+
+
 def test_unequal_numbers_of_batches_end_in_an_error_that_names_the_rank():
     status, out = launched.run(
         2,
