@@ -34,6 +34,24 @@ def test_training_on_ranks_gives_the_weights_of_one_process(model, n_ranks, tmp_
         np.testing.assert_allclose(shared[name], alone[name], rtol=1e-6, atol=1e-6 * scale)
 
 
+def test_what_all_ranks_write_to_a_weight_between_steps_stays_as_in_one_process():
+    out = launched.succeed(
+        2,
+        START + "from plait import autograd, gluon\n"
+        "p = gluon.Parameter('w', shape=(2,), init='ones')\n"
+        "p.initialize()\n"
+        "trainer = gluon.Trainer([p], 'sgd', {'learning_rate': 0.1}, kvstore='dist_sync')\n"
+        "for _ in range(2):\n"
+        "    with autograd.record(): loss = (p.data() * (world.rank + 1)).sum()\n"
+        "    loss.backward()\n"
+        "    trainer.step(1)\n"
+        "    p.data()[:] = p.data() * 2\n"  # 1 - 0.3 = 0.7, 1.4 - 0.3 = 1.1
+        "print('weights', p.data().asnumpy().round(5).tolist(), p.grad().asnumpy().tolist())",
+    )
+    for rank in range(2):  # and each keeps its own gradient
+        assert f"weights [2.2, 2.2] [{rank + 1}.0, {rank + 1}.0]" in out
+
+
 def test_ranks_that_run_other_operations_are_told_so():
     status, out = launched.run(
         2,
