@@ -53,8 +53,8 @@ def _join() -> None:
             " code starts MPI, or MPI_THREAD_SERIALIZED there"
         )
     everyone = MPI.COMM_WORLD
-    largest = everyone.Get_attr(MPI.TAG_UB)
-    if lib.pl_mpi_open(MPI.__file__.encode(), MPI._handleof(MPI.BYTE), largest):
+    handles = MPI._handleof(MPI.BYTE), MPI._handleof(MPI.REQUEST_NULL), MPI._sizeof(MPI.Request)
+    if lib.pl_mpi_open(MPI.__file__.encode(), *handles, everyone.Get_attr(MPI.TAG_UB)):
         raise_last()
     _state.update(MPI=MPI, place=environment.of_mpi(everyone), whole=True)
     n = everyone.size - environment.servers(everyone.size)

@@ -3,14 +3,17 @@ summed over all processes, and every process makes the same update."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...dist import Group, all_gather, all_reduce, barrier, broadcast, init
 from ...dist.schedules import SLICE_BYTES
 from ...engine import cpu
 from ...ndarray import NDArray
+from ...ndarray.autograd import pause
 from ...ndarray.creation import array, zeros
 from ...ndarray.functions import add_n
+from ...ndarray.launch import copy_into
 from ...ndarray.sparse import row_sparse_array
 from .base import STORES
 from .comm import total
@@ -53,6 +56,15 @@ class DistStore(KVStore):
         elif self._group.size > 1:
             mine = stored if self.rank == 0 else stored[0:0]
             self._stored[key] = self._sum_rows(key, mine)
+
+    def share(self, key: Any, weights: Sequence[NDArray]) -> None:
+        stored = self._stored.get(key)
+        if stored is None or len(weights) > 1 or stored is weights[0]:
+            return
+        if stored.stype == weights[0].stype == "default":
+            with pause():
+                copy_into(stored, weights[0])
+            self._stored[key] = weights[0]
 
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
         """Gradients are sent compressed: {"type": "2bit", "threshold": 0.5} takes a sixteenth of
