@@ -275,12 +275,14 @@ static void print(const char *head, const char *text)
     (void)written;
 }
 
-/* Prints why the job ends, once: on rank 0, or on rank 1 if rank 0 is the cause. Releases the lock meanwhile. */
+/* Prints why the job ends, once: on rank 0, or on rank 1 if rank 0 cannot any more. Several ranks that fail at the same
+ * moment each take themselves for the cause; so rank 0 also says so of itself. Releases the lock meanwhile. */
 static void print_reason(void)
 {
     char text[PL_HEARTBEAT_TEXT_BYTES];
     hb.reason_printed = true;
-    if (hb.rank != (atomic_load(&culprit) == 0))
+    int cause = atomic_load(&culprit);
+    if (hb.rank != (cause == 0 && hb.members[cause].state != PL_RANK_FAILED))
         return;
     snprintf(text, sizeof text, "%s", reason());
     pthread_mutex_unlock(&lock);

@@ -12,6 +12,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 # of jobs: make dist-test takes 2 and 4
 RANKS = [int(n) for n in os.environ.get("DIST_RANKS", "2").split(",")]
+FEW = [2, 3, 4] if len(RANKS) > 1 else [3]  # where it matters that ranks are not two
 
 
 def launcher(n: int, servers: int = 0, restarts: int = 0, on=None) -> list[str]:

@@ -51,6 +51,13 @@ time.sleep(1000)  # here
         assert ends[rank][1] == "no newline"
 
 
+def test_rank_0_says_itself_why_it_failed(job):
+    """Others may have failed at the same moment, and take themselves for the reason."""
+    ends = job("if rank == 0: raise ValueError('no such record')\ntime.sleep(1000)").ends()
+    said = "plait: rank 0 of 3 failed: ValueError: no such record"
+    assert [err.count(said) for _, _, err in ends] == [1, 0, 0]
+
+
 def test_a_rank_that_holds_pythons_lock_is_ended_too(job):
     ends = job(
         """

@@ -45,9 +45,9 @@ def test_split_weights_give_outputs_gradients_and_weights_of_one_process(tmp_pat
                 )
 
 
-def test_a_pipeline_gives_gradients_and_weights_of_one_process():
-    done(2, "pipelines,1f1b", "pipelines,gpipe")
-    done(4, "pipelines,1f1b")
+@pytest.mark.parametrize("n", launched.RANKS)
+def test_a_pipeline_gives_gradients_and_weights_of_one_process(n):
+    done(n, "pipelines,1f1b", "pipelines,gpipe")
 
 
 @pytest.mark.parametrize("n_stages", [1, 2, 4, 7])

@@ -10,7 +10,7 @@ import pytest
 from plait import gluon
 
 
-@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("n", launched.FEW)
 def test_weights_have_the_bits_of_unsharded_training(n, tmp_path):
     ratios = json.loads(launched.succeed(n, ["sharded.py", "compare", str(tmp_path)]))
     for label, ratio in ratios.items():
