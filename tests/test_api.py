@@ -263,7 +263,7 @@ def test_namespaces_offer_no_helpers():
 
 
 def test_modules_are_attributes_without_their_import():
-    """`import mxnet` imports all its modules: `mx.gluon.data.sampler` needs no import of its own."""
+    """`import mxnet` imports all modules: `mx.gluon.data.sampler` needs no import of its own."""
     modules = sorted({module for module, *_ in rows()} | {"mxnet.gluon.data.sampler"})
     script = f"""
 import functools
