@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any, NamedTuple
 
-from ...dist import receive, send, servers
+from ...dist import Group, init, receive, send, servers
 from ...engine import cpu
 from ...engine.error import MissingKey
 from ...ndarray import NDArray
@@ -43,6 +43,8 @@ class AsyncStore(DistStore):
     for nobody.
     """
 
+    takes_group = False
+
     def __init__(self, handle: str = "dist_async"):
         super().__init__(handle)
         self._servers = list(servers())
@@ -56,6 +58,9 @@ class AsyncStore(DistStore):
         self._load = dict.fromkeys(self._servers, 0)  # elements
         self._optimizer: Any = None
         self._known: dict = {}  # hyperparameters that this worker told the servers
+
+    def _all(self) -> Group:
+        return init()
 
     def __contains__(self, key: Any) -> bool:
         return key in self._places
