@@ -75,7 +75,7 @@ def mixed(parameters: Iterable[Any], store: Any) -> str | None:
         if isinstance(store, AsyncStore) or len({*ranks.ranks} & {*p._part.group.ranks}) > 1:
             return (
                 f"kvstore={store.type!r} sums gradients over ranks that have different parts of"
-                f" {p.name}\n  fix: kvstore='dist_sync', which sums over the axis 'data' of the mesh"
+                f" {p.name}\n  fix: kvstore='dist_sync', which sums along the mesh's axis 'data'"
             )
     return None
 

@@ -8,7 +8,11 @@ which arrive in order:
     PUSH      list of keys        gradients; PUSHPULL: the server then sends the weights
     PULL      list of keys        the server sends the weights
     SYNC                          the server sends a header, when it has done what came before
+    SAVE      1: all, 0: states   the server sends a header with a number of bytes, then states
+    LOAD      number of bytes     states
     STOP                          this worker asks for nothing more
+
+States are as in files: Updater.get_states. SAVE 1: with the optimizer's numbers and counts.
 
 Lists of keys have a number, which TEXT gave them. A server has one part of a large weight.
 """
@@ -24,7 +28,7 @@ from ...dist import heartbeat, receive, send, servers
 from ...ndarray import NDArray
 from ...ndarray.creation import array, empty
 
-TEXT, INIT, PUSH, PUSHPULL, PULL, SYNC, STOP = range(7)
+TEXT, INIT, PUSH, PUSHPULL, PULL, SYNC, SAVE, LOAD, STOP = range(9)
 HEADER = 4  # words
 
 
@@ -48,14 +52,37 @@ def request(server: int, operation: int, number: int = 0) -> None:
 
 def tell(server: int, found: dict) -> None:
     """Sends plain data."""
-    text = np.frombuffer(json.dumps(found).encode(), np.uint8)
-    request(server, TEXT, len(text))
-    send(array(text, dtype="uint8"), server, name="request")
+    _give(server, TEXT, json.dumps(found).encode())
+
+
+def _give(server: int, operation: int, content: bytes) -> None:
+    request(server, operation, len(content))
+    send_bytes(content, server)
+
+
+def send_bytes(content: bytes, to: int) -> None:
+    """Sends bytes, of which the other side knows the number."""
+    send(array(np.frombuffer(content, np.uint8), dtype="uint8"), to, name="request")
 
 
 def told(text: NDArray) -> dict:
     """What `tell` sent."""
     return json.loads(text.asnumpy().tobytes())
+
+
+def load(server: int, states: bytes) -> None:
+    """Gives a server its states, and waits until it has them."""
+    _give(server, LOAD, states)
+    synchronize(server)
+
+
+def save(server: int, dump_optimizer: bool) -> bytes:
+    """The states that a server has; empty: it has no optimizer."""
+    request(server, SAVE, int(dump_optimizer))
+    n = receive(header(), server, name="answer").asnumpy()[1]
+    if n == 0:
+        return b""
+    return receive(empty((int(n),), dtype="uint8"), server, name="answer").asnumpy().tobytes()
 
 
 def synchronize(server: int) -> None:

@@ -101,7 +101,7 @@ class Updater:
     def _whole(self) -> dict:
         """The states of whole weights. All ranks that share them call it."""
         parts = self._parts()
-        return {i: _each(s, parts[i].whole) if i in parts else s for i, s in self.states.items()}
+        return {i: each(parts[i].whole, s) if i in parts else s for i, s in self.states.items()}
 
     def _loaded(self, states: dict) -> None:
         """Takes whole states; each is copied to its weight's device at its first use."""
@@ -109,7 +109,7 @@ class Updater:
         self.states_synced = dict.fromkeys(self.states, False)
         for i, part in self._parts().items():
             if i in self.states:
-                self.states[i] = _each(self.states[i], lambda a, own=part: own.of(a).copy())
+                self.states[i] = each(lambda a, own=part: own.of(a).copy(), self.states[i])
 
     # ---- files -----------------------------------------------------------------------------------
 
@@ -140,9 +140,9 @@ class Updater:
         text = np.frombuffer(json.dumps(meta).encode(), np.uint8)
         return serialization.save_tobuffer({META: from_memory(text), **arrays})
 
-    def set_states(self, states: bytes) -> None:
-        """Restores the result of get_states. Raises MXNetError for anything else; pickles are never
-        read."""
+    def set_states(self, states: bytes) -> bool:
+        """Restores the result of get_states. Returns: was the optimizer in it? Raises MXNetError
+        for anything else; pickles are never read."""
         if bytes(states[:1]) == b"\x80" or states[:4] in (b"(dp0", b"ccop"):
             raise MXNetError(
                 "set_states: these are pickled states, as MXNet writes them; plait does not read"
@@ -176,6 +176,7 @@ class Updater:
         if saved_format != FORMAT:
             raise MXNetError(f"set_states: format must be {FORMAT}, got {saved_format}")
         self._loaded(read)
+        return "optimizer" in meta
 
     def save(self, fname: str | PathLike[str], dump_optimizer: bool = False) -> None:
         """Writes get_states to a file, whole or not at all. Ranks that share the states all call
@@ -188,12 +189,13 @@ class Updater:
         self.set_states(files.read(fname, kind))
 
 
-def _each(state, function: Callable[[NDArray], NDArray]) -> Any:
-    """A state with each array replaced. Optimizers of split weights are elementwise: all arrays of
-    a state have the weight's shape."""
-    if isinstance(state, (tuple, list)):
-        return type(state)(_each(s, function) for s in state)
-    return function(state) if isinstance(state, NDArray) else state
+def each(function: Callable[..., NDArray], *states: Any) -> Any:
+    """A state whose arrays are made of those of one or more states of the same form. Optimizers of
+    split weights are elementwise: all arrays of a state have the weight's shape."""
+    first = states[0]
+    if isinstance(first, (tuple, list)):
+        return type(first)(each(function, *some) for some in zip(*states))
+    return function(*states) if isinstance(first, NDArray) else first
 
 
 def _alike(state, made) -> bool:
