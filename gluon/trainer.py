@@ -42,7 +42,9 @@ class Trainer:
         optimizer: name or Optimizer. optimizer_params: its arguments, e.g. {"learning_rate": 0.1,
             "momentum": 0.9}.
         kvstore: a store, or the name of one, that sums the gradients of several devices. None: each
-            device uses its own gradient. With one device a name creates no store.
+            device uses its own gradient. With one device a name creates no store. "dist_sync" sums
+            over the axis "data" of the current mesh (`mx.dist.mesh`), without a mesh over all
+            ranks.
         compression_params: {"type": "2bit", "threshold": 0.5} compresses gradients to two bits.
         update_on_kvstore: True: the store updates the weights and the devices copy them (default
             with a store). False: each device updates its own.
