@@ -15,7 +15,7 @@ from plait.gluon.data import ArrayDataset, DataLoader, SplitSampler
 
 BATCH, STEPS = 8, 8
 OPTIMIZERS = {
-    "sgd": {"learning_rate": 0.2, "momentum": 0.9},
+    "sgd": {"learning_rate": 0.02, "momentum": 0.9},
     "adam": {"learning_rate": 0.01, "epsilon": 1e-2},
 }
 

@@ -34,7 +34,7 @@ def test_states_of_servers_come_back_on_any_number_of_them(servers, later, tmp_p
 @pytest.mark.parametrize("case", ["trainers", "mistakes"])
 def test_states_by_trainer_and_module_and_what_mistakes_are_told(case, tmp_path):
     command = ["asynchronous.py", case, str(tmp_path)]
-    assert launched.succeed(3, command, servers=1).count("well") == 2
+    assert launched.succeed(4, command, servers=2).count("well") == 2
 
 
 def test_without_servers_it_says_how_to_start_them():

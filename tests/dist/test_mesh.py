@@ -13,8 +13,9 @@ def run(n, tmp_path, *arguments):
 
 def equal(got, wanted):
     assert got.keys() == wanted.keys()
+    # of all: the bias of keys, whose gradient is zero but for rounding, stays about zero
+    scale = max(np.abs(value).max() for value in wanted.values())
     for name, value in wanted.items():
-        scale = np.abs(value).max()
         np.testing.assert_allclose(got[name], value, rtol=1e-6, atol=1e-6 * scale, err_msg=name)
 
 
@@ -28,8 +29,7 @@ def alone(tmp_path_factory):
     return found
 
 
-@pytest.mark.parametrize("shard", ["none", "states"])
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize(("optimizer", "shard"), [("sgd", "none"), ("adam", "states")])
 def test_a_mesh_gives_the_weights_of_one_process(optimizer, shard, alone, tmp_path):
     folder, wanted = alone[optimizer]
     equal(run(4, tmp_path, "begin", "2x2", optimizer, shard, tmp_path), wanted)
