@@ -142,9 +142,11 @@ class SplitSampler(Sampler):
         shuffle: bool = True,
         seed: int = 0,
     ):
-        ranks = dist.data_group("SplitSampler") if None in (num_parts, part_index) else None
-        self._num_parts = ranks.size if ranks and num_parts is None else num_parts
-        self._part_index = ranks.rank if ranks and part_index is None else part_index
+        if num_parts is None or part_index is None:
+            ranks = dist.data_group("SplitSampler")
+            num_parts = ranks.size if num_parts is None else num_parts
+            part_index = ranks.rank if part_index is None else part_index
+        self._num_parts, self._part_index = num_parts, part_index
         if not 0 <= self._part_index < self._num_parts:
             raise InvalidValue(
                 f"SplitSampler: part_index must be in [0, num_parts) = [0, {self._num_parts}), got"
