@@ -106,6 +106,7 @@ class Group:
             shapes = ", ".join(dict.fromkeys(str(a.shape) for a in arrays))
             what = f"{kind} {operation} {dtype} {shapes} {name}".rstrip()
             text = f"{what}\n    at: {location.text(at) or 'unknown'}".encode()[:500]
+        number = self._single_id() if key is None else key  # once: ranks count alike
         status = lib.PL_AGAIN
         while status == lib.PL_AGAIN:
             status = lib.pl_schedule_push(
@@ -113,7 +114,7 @@ class Group:
                 ffi.cast("uintptr_t", self.handle),
                 [a._handle for a in arrays],
                 bytes(uses),
-                self._single_id() if key is None else key,
+                number,
                 text,
                 priority,
                 settings.get("PLAIT_COMM_TIMEOUT") if timeout is None else timeout,
