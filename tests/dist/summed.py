@@ -196,7 +196,7 @@ def collectives():
     for name, step in paths.items():
         made.clear()
         step()
-        assert made == [30], (name, made)
+        assert made in ([30], [60]), (name, made)  # in place, or into as many new arrays
     dist.Group.run = run
 
 
