@@ -15,6 +15,19 @@ def test_two_workers_and_servers(servers):
         assert out.count(f"well {case}") == 2, out
 
 
+@pytest.mark.parametrize(("servers", "later"), [(2, 2), (2, 1), (1, 3)])
+def test_states_of_servers_come_back_on_any_number_of_them(servers, later, tmp_path):
+    for n, case in ((servers, "states"), (later, "resumed")):
+        command = ["asynchronous.py", f"{case}={tmp_path}"]
+        assert launched.succeed(2 + n, command, servers=n).count("well") == 2
+
+
+@pytest.mark.parametrize("case", ["trainers", "mistakes"])
+def test_states_by_trainer_and_module_and_what_mistakes_are_told(case, tmp_path):
+    command = ["asynchronous.py", f"{case}={tmp_path}"]
+    assert launched.succeed(4, command, servers=2).count("well") == 2
+
+
 def test_without_servers_it_says_how_to_start_them():
     status, out = launched.run(1, "import plait as mx; mx.kv.create('dist_async')")
     assert status == 1
