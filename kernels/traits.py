@@ -175,7 +175,7 @@ class Sum:
 
 
 class Cast:
-    """The shape is its input's, and the dtype tells nothing of its input's."""
+    """The shape is its input's; the dtype does not depend on its input's."""
 
 
 class PrecisionCast:
