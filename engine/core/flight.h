@@ -2,8 +2,8 @@
  * ready ops and calls the function again from time to time. So several transfers are in flight in one lane.
  *
  * Between polls a lane that has nothing to start sleeps: 20 us at least, 1 ms at most, an eighth of the time since
- * something progressed, or a quarter of what lay between the last times. An op that becomes ready wakes it at once, and so does a
- * thread that begins to wait. */
+ * something progressed, or a quarter of what lay between the last times. An op that becomes ready wakes it at once, and
+ * so does a thread that begins to wait. */
 #ifndef PLAIT_FLIGHT_H
 #define PLAIT_FLIGHT_H
 #include "push.h"
