@@ -256,7 +256,7 @@ class Trainer:
             store.init(i, p._data[0])
         else:
             store.broadcast(i, p._data[0], p.list_data())
-        if isinstance(store, KVStore) and self._update_on_kvstore:
+        if isinstance(store, KVStore) and self._update_on_kvstore and p._stype == "default":
             store.share(i, p.list_data())
         return True
 
