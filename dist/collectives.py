@@ -99,26 +99,23 @@ def all_reduce(
             t if t.context.memory == cpu().memory else empty(t.shape, dtype=t.dtype)
             for t in targets
         ]
-        if len(here) == 1:
-            same = here[0] is results[0]
-            group.run(
-                "all_reduce",
-                here if same else [here[0], results[0]],
-                [UPDATE] if same else [READ, WRITE],
-                (here[0].size, same),
-                combine,
-                name,
-                key,
-                priority,
-            )
-        else:
+        n, n_in_place = len(here), sum(a is r for a, r in zip(here, results))
+        if 0 < n_in_place < n:
             for a, r in zip(here, results):
                 if a is not r:
                     copy_into(a, r)
-            sizes = tuple(r.size for r in results)
-            group.run(
-                "bucket", results, [UPDATE] * len(results), (sizes,), combine, name, key, priority
-            )
+            n_in_place = n
+        same = n_in_place == n
+        group.run(
+            "all_reduce" if n == 1 else "bucket",
+            results if same else [*here, *results],
+            [UPDATE] * n if same else [READ] * n + [WRITE] * n,
+            (here[0].size if n == 1 else tuple(r.size for r in results), same),
+            combine,
+            name,
+            key,
+            priority,
+        )
         for r, t in zip(results, targets):
             if op == "mean":
                 r /= group.size

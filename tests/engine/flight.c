@@ -109,6 +109,43 @@ static void rule_order(bool ordered)
     pl_array_free(order);
 }
 
+/* Of those in flight the one with the highest priority is polled first, though it started last. */
+typedef struct { atomic_bool *open; bool opens; atomic_int n_calls, ended_as; } ranked;
+static atomic_bool may_open;
+static atomic_int n_ended;
+
+static int ranked_run(void *arg)
+{
+    ranked *r = arg;
+    atomic_fetch_add(&r->n_calls, 1);
+    if (r->opens && atomic_load(&may_open))
+        atomic_store(r->open, true);          /* the others end in the order in which they are polled next */
+    if (!atomic_load(r->open))
+        return PL_PENDING;
+    atomic_store(&r->ended_as, atomic_fetch_add(&n_ended, 1));
+    return PL_OK;
+}
+
+static void rule_polled_by_priority(void)
+{
+    static const int priorities[] = {0, -3, 2, 2, -3, 9}, expected[] = {3, 4, 1, 2, 5, 0};
+    enum { N = 6 };
+    ranked flights[N] = {0};
+    atomic_bool open = false;
+    atomic_store(&may_open, false);
+    atomic_store(&n_ended, 0);
+    for (int i = 0; i < N; i++) {
+        flights[i] = (ranked){.open = &open, .opens = i == N - 1};
+        CHECK(pl_push_polled(ranked_run, NULL, &flights[i], NULL, NULL, 0, NULL, 0, 0, PL_LANE_COMM, 0, priorities[i],
+                             0, "ranked", 7) == PL_OK);
+        until(&flights[i].n_calls, 2);        /* it is in flight before the next one */
+    }
+    atomic_store(&may_open, true);
+    report_all();
+    for (int i = 0; i < N; i++)
+        CHECK(flights[i].ended_as == expected[i]);
+}
+
 /* With a common order they are in flight together; an op that claims the same var as an array is not. */
 static void rule_order_ends_at_the_start(void)
 {
@@ -421,6 +458,7 @@ void flight_rules(void)
     rule_many_in_one_lane();
     rule_order(false);
     rule_order(true);
+    rule_polled_by_priority();
     rule_order_ends_at_the_start();
     rule_deadline(NULL);
     rule_deadline("rank 1 did not answer");

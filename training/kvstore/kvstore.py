@@ -219,7 +219,8 @@ class KVStore(KVStoreBase):
         with pause():
             for k, outs in pairs:
                 for o in outs:
-                    write(self._stored[k], o)
+                    if o is not self._stored[k]:
+                        write(self._stored[k], o)
 
     def pushpull(
         self, key: Any, value: Any, out: Any = None, priority: int | Sequence[int] = 0
@@ -244,6 +245,10 @@ class KVStore(KVStoreBase):
         """init and pull."""
         self.init(key, value)
         self.pull(key, out, priority)
+
+    def share(self, key: Any, weights: Sequence[NDArray]) -> None:
+        """The arrays that a weight has for good, one on each device. A store may keep its value in
+        one of them: then a pull to it copies nothing, and what else is written there counts."""
 
     def row_sparse_pull(
         self, key: Any, out: Any = None, priority: int | Sequence[int] = 0, row_ids: Any = None
