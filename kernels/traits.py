@@ -207,6 +207,19 @@ class Reduction(NamedTuple):
     kind: str
 
 
+class WeightUpdate(NamedTuple):
+    """Updates weights. The inputs of each are the weight, the gradient, the states of the rule and,
+    if `wide`, the weight in float32.
+
+    rule: its name in update_loops.RULES; "lamb": several. preloaded: the last two inputs are the
+        learning rates and the weight decays of all weights.
+    """
+
+    rule: str
+    wide: bool = False
+    preloaded: bool = False
+
+
 # ---- operators that only move elements -----------------------------------------------------------
 
 
