@@ -554,9 +554,11 @@ static int call_cancel(void *arg)
     call *c = arg;
     pthread_mutex_lock(&comm_lock);
     bool is_over = c->timeout_s > 0 && pl_profiler_now() - c->start_ns >= (int64_t)(c->timeout_s * 1e9);
-    if (!atomic_load(&gave_up) && c->doubt)
+    if (atomic_load(&gave_up))                /* another rank was a moment faster */
+        pl_fail(PL_FAILED, reason);
+    else if (c->doubt)
         pl_fail(c->doubt_status, c->doubt);
-    else if (!atomic_load(&gave_up) && is_over)
+    else if (is_over)
         say_timed_out(c);
     abandon(c);
     pthread_mutex_unlock(&comm_lock);
