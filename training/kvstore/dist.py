@@ -16,9 +16,9 @@ from ...ndarray.functions import add_n
 from ...ndarray.launch import copy_into
 from ...ndarray.sparse import row_sparse_array
 from .base import STORES
-from .comm import total
+from .comm import copy_back, in_turn, priority_of, total
 from .compression import GradientCompression
-from .kvstore import KVStore
+from .kvstore import KVStore, priorities
 
 SMALL_BYTES = 1 << 16  # gradients below it are sent together
 
@@ -75,7 +75,23 @@ class DistStore(KVStore):
     def _sum(self, key, arrays, priority: int) -> NDArray:
         return total(arrays, arrays[0].context)  # compressed later: the sum over this process
 
-    def _over_processes(self, sums: list[tuple], firsts: dict) -> list[tuple]:
+    def sum_in_place(self, key: Any, value: Any, priority: int | Sequence[int] = 0) -> None:
+        pairs, firsts = self._pairs(key, value), {}
+        sums: list[tuple[Any, NDArray]] = []
+        with pause():
+            for (k, arrays), first in zip(pairs, priorities(priority, len(pairs))):
+                firsts[k] = in_turn(arrays, first)
+                with priority_of(firsts[k]):
+                    sums.append((k, self._sum(k, arrays, firsts[k])))
+            targets = dict(pairs)
+            for k, merged in self._over_processes(sums, firsts, in_place=True):
+                with priority_of(firsts[k]):
+                    for o in targets[k]:
+                        copy_back(merged, o)
+
+    def _over_processes(
+        self, sums: list[tuple], firsts: dict, in_place: bool = False
+    ) -> list[tuple]:
         """Sums over processes. Small arrays share one message, in the order in which they are
         pushed."""
         if self._compression is not None:
@@ -90,17 +106,17 @@ class DistStore(KVStore):
             if s.stype != "default":
                 made[i] = self._sum_rows(key, merged)
             elif s.nbytes >= SMALL_BYTES:
-                made[i] = self._reduce([i], sums, firsts)[0]
+                made[i] = self._reduce([i], sums, firsts, in_place)[0]
             else:
                 if together and (
                     n_bytes + s.nbytes > SLICE_BYTES or sums[together[0]][1].dtype != merged.dtype
                 ):
-                    made.update(zip(together, self._reduce(together, sums, firsts)))
+                    made.update(zip(together, self._reduce(together, sums, firsts, in_place)))
                     together, n_bytes = [], 0
                 together.append(i)
                 n_bytes += s.nbytes
         if together:
-            made.update(zip(together, self._reduce(together, sums, firsts)))
+            made.update(zip(together, self._reduce(together, sums, firsts, in_place)))
         return [(key, made[i]) for i, (key, _) in enumerate(sums)]
 
     def _compressed(self, key, merged: NDArray, priority: int) -> NDArray:
@@ -122,11 +138,14 @@ class DistStore(KVStore):
             number = self._ids[keys] = self._group.new_id()
         return number
 
-    def _reduce(self, some: list[int], sums: list[tuple], firsts: dict) -> list[NDArray]:
+    def _reduce(
+        self, some: list[int], sums: list[tuple], firsts: dict, in_place: bool
+    ) -> list[NDArray]:
         keys = tuple(sums[i][0] for i in some)
         arrays = [sums[i][1] for i in some]
         return all_reduce(
             arrays,
+            out=arrays if in_place else None,
             group=self._group,
             name=", ".join(map(str, keys[:3])) + (" ..." if len(keys) > 3 else ""),
             key=self._number(keys),

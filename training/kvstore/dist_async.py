@@ -21,7 +21,7 @@ from .base import STORES, StoreError
 from .comm import total
 from .compression import GradientCompression
 from .dist import DistStore
-from .kvstore import priorities
+from .kvstore import KVStore, priorities
 
 BIG = 1_000_000  # elements: larger weights are split over all servers
 
@@ -42,6 +42,8 @@ class AsyncStore(DistStore):
     All workers call init and set_optimizer in the same order, with the arguments of the first
     worker being used. push and pull wait for no other worker.
     """
+
+    sum_in_place = KVStore.sum_in_place  # over servers
 
     def __init__(self, handle: str = "dist_async"):
         super().__init__(handle)
