@@ -20,7 +20,7 @@
 
 enum { SLICE_BITS = 12, MAX_SLICES = (1 << SLICE_BITS) - 1, DESCRIPTION_BYTES = 512, MESSAGE_BYTES = 4400 };
 static const int64_t FINISHED_NS = 1000000000;
-enum { MAX_WORK = 16, IDLE_NS = 8000 };
+enum { MAX_WORK = 16, IDLE_NS = 8000, REQUEST_NS = 20 };    /* of tests that find nothing: less than that */
 enum { NOT_POSTED = 0, POSTED, COMPLETE, ARRIVED };     /* complete: for MPI; arrived: the operation knows */
 
 static struct {
@@ -314,7 +314,7 @@ static int look(const call *c, bool *moved)
             moved_ns = end_ns;
             break;
         }
-        if (end_ns - start_ns < IDLE_NS)
+        if (end_ns - start_ns < IDLE_NS + (int64_t)posted.n * REQUEST_NS)
             break;
         start_ns = end_ns;
     }
