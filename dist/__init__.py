@@ -20,7 +20,7 @@ from .collectives import (
     send,
 )
 from .group import Group
-from .mesh import Mesh, current_mesh, mesh, shard, sum_gradients
+from .mesh import Mesh, current_mesh, data_group, mesh, shard, sum_gradients
 from .pipeline import Pipeline, pipeline
 from .world import (
     exchange,
@@ -46,6 +46,7 @@ __all__ = [
     "broadcast",
     "collect",
     "current_mesh",
+    "data_group",
     "exchange",
     "init",
     "is_initialized",

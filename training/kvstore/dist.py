@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...dist import Group, all_gather, all_reduce, barrier, broadcast, init
-from ...dist.schedules import SLICE_BYTES
+from ...dist import Group, all_gather, all_reduce, barrier, broadcast, data_group
+from ...dist.buckets import sum_together
 from ...engine import cpu
 from ...ndarray import NDArray
 from ...ndarray.autograd import pause
@@ -20,20 +20,26 @@ from .comm import copy_back, in_turn, priority_of, total
 from .compression import GradientCompression
 from .kvstore import KVStore, priorities
 
-SMALL_BYTES = 1 << 16  # gradients below it are sent together
-
 
 class DistStore(KVStore):
     """Weights by key, in every process. A push sums over the devices of all processes.
 
     All processes call the same methods with the same keys in the same order. The sums have the same
     bits in all of them, so the weights stay equal without being sent.
+
+    group: the processes; default: those along the axis "data" of the current mesh; without a mesh
+        all of them.
     """
 
-    def __init__(self, handle: str = "dist_sync"):
+    takes_group = True
+
+    def __init__(self, handle: str = "dist_sync", group: Group | None = None):
         super().__init__(handle)
-        self._group: Group = init()
+        self._group: Group = group or self._all()
         self._ids: dict = {}  # of what is sent together: an id of the group
+
+    def _all(self) -> Group:
+        return data_group(f"kvstore={self._type!r}")
 
     @property
     def rank(self) -> int:
@@ -98,26 +104,22 @@ class DistStore(KVStore):
             return [(key, self._compressed(key, merged, firsts[key])) for key, merged in sums]
         if self._group.size == 1:
             return sums
-        made: dict = {}
-        together: list[int] = []
-        n_bytes = 0
-        for i, (key, merged) in enumerate(sums):
-            s = merged._spec
-            if s.stype != "default":
-                made[i] = self._sum_rows(key, merged)
-            elif s.nbytes >= SMALL_BYTES:
-                made[i] = self._reduce([i], sums, firsts, in_place)[0]
-            else:
-                if together and (
-                    n_bytes + s.nbytes > SLICE_BYTES or sums[together[0]][1].dtype != merged.dtype
-                ):
-                    made.update(zip(together, self._reduce(together, sums, firsts, in_place)))
-                    together, n_bytes = [], 0
-                together.append(i)
-                n_bytes += s.nbytes
-        if together:
-            made.update(zip(together, self._reduce(together, sums, firsts, in_place)))
-        return [(key, made[i]) for i, (key, _) in enumerate(sums)]
+        made = dict(sums)
+        dense = [(key, merged) for key, merged in sums if merged._spec.stype == "default"]
+        keys = [key for key, _ in dense]
+        summed = sum_together(
+            [merged for _, merged in dense],
+            self._group,
+            names=[str(key) for key in keys],
+            priorities=[firsts[key] for key in keys],
+            number=lambda some: self._number(tuple(keys[i] for i in some)),
+            in_place=in_place,
+        )
+        made.update(zip(keys, summed))
+        for key, merged in sums:
+            if merged._spec.stype != "default":
+                made[key] = self._sum_rows(key, merged)
+        return list(made.items())
 
     def _compressed(self, key, merged: NDArray, priority: int) -> NDArray:
         """The sum over processes of compressed gradients; float16 values are added in float16."""
@@ -137,20 +139,6 @@ class DistStore(KVStore):
         if number is None:
             number = self._ids[keys] = self._group.new_id()
         return number
-
-    def _reduce(
-        self, some: list[int], sums: list[tuple], firsts: dict, in_place: bool
-    ) -> list[NDArray]:
-        keys = tuple(sums[i][0] for i in some)
-        arrays = [sums[i][1] for i in some]
-        return all_reduce(
-            arrays,
-            out=arrays if in_place else None,
-            group=self._group,
-            name=", ".join(map(str, keys[:3])) + (" ..." if len(keys) > 3 else ""),
-            key=self._number(keys),
-            priority=max(firsts[k] for k in keys),
-        )
 
     def _sum_rows(self, key, merged: NDArray) -> NDArray:
         """The sum of row_sparse values. Each process may have other rows, so the row numbers are

@@ -25,8 +25,7 @@ class Horovod(DistStore):
     """
 
     def __init__(self, handle: str = "horovod", group: Group | None = None):
-        super().__init__(handle)
-        self._group = group or self._group
+        super().__init__(handle, group)
 
     @property
     def local_rank(self) -> int:
