@@ -21,6 +21,7 @@ from .collectives import (
 )
 from .group import Group
 from .mesh import Mesh, current_mesh, mesh, shard, sum_gradients
+from .partition import Partition, Placed, Stage, partition
 from .pipeline import Pipeline, pipeline
 from .world import (
     exchange,
@@ -38,7 +39,10 @@ from .world import (
 __all__ = [
     "Group",
     "Mesh",
+    "Partition",
     "Pipeline",
+    "Placed",
+    "Stage",
     "all_gather",
     "all_reduce",
     "all_to_all",
@@ -54,6 +58,7 @@ __all__ = [
     "local_size",
     "mesh",
     "new_group",
+    "partition",
     "pipeline",
     "rank",
     "receive",

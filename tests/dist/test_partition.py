@@ -1,0 +1,263 @@
+"""Networks cut into stages: the cuts against a search through all of them, training against one
+process and NumPy."""
+
+import itertools
+import random
+
+import launched
+import numpy as np
+import plait as mx
+import pytest
+import staged
+from plait import autograd, dist, gluon, nd
+from plait.dist.cut import Costs, cut, in_order, lives
+from plait.gluon import nn
+from plait.graph.graph import Builder, variable
+from plait.kernels.record import Type
+
+
+def random_graph(seed: int):
+    """(outputs, data, weights) of a graph of 9 operators."""
+    draw, F = random.Random(seed), Builder()
+    new = lambda name: variable(name, Type((2, draw.randint(1, 9)), "float32"))
+    data, weights = new("data"), [new(f"w{i}") for i in range(4)]
+    values = [data]
+    for _ in range(8):
+        a, b = draw.choice(values[-3:]), draw.choice([*values, *weights])
+        values.append(F.dot(F.sum(a, axis=1, keepdims=True), F.sum(b, axis=0, keepdims=True)))
+    return values[-1:], data, weights
+
+
+def slowest(order, stages, lived, seconds, transfer) -> tuple[float, float]:
+    """(the slowest stage, all messages) of a choice, by its definition."""
+    found = []
+    for s in range(max(stages) + 1):
+        messages = 0.0
+        for v, life in lived.items():
+            home, readers = stages[life.made], {stages[k] for k in life.readers}
+            received = home < s and s in readers
+            sent = home == s and max(readers) > s
+            messages += (received + sent) * transfer(v)
+        found.append(
+            (sum(seconds[n] for n, k in zip(order, stages) if k == s) + messages, messages)
+        )
+    return max(t for t, _ in found), sum(m for _, m in found)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_cuts_are_the_best_of_all(seed):
+    outputs, data, weights = random_graph(seed)
+    order = in_order(outputs, weights)
+    place = {n: k for k, n in enumerate(order)}
+    assert all(place[v.node] < k for k, n in enumerate(order) for v in n.inputs if v.node in place)
+    draw = random.Random(seed)
+    seconds = {n: draw.random() for n in order}
+    transfer = lambda v: 0.02 * v.shape[1]
+    lived = lives(order, outputs, [data], ())
+    parts = 2 + seed % 3
+    chosen = cut(order, lived, weights, parts, Costs(seconds, transfer))
+    assert sorted(chosen) == chosen and set(chosen) == set(range(parts))
+    best = min(
+        slowest(
+            order, [sum(c <= k for c in cuts) for k in range(len(order))], lived, seconds, transfer
+        )
+        for cuts in itertools.combinations(range(1, len(order)), parts - 1)
+    )
+    assert slowest(order, chosen, lived, seconds, transfer)[0] == pytest.approx(best[0])
+
+
+def test_a_long_graph_is_cut_where_little_crosses():
+    x = mx.sym.var("data")
+    for i in range(400):  # 3 operators each; only the third's result is small
+        x = mx.sym.tanh(mx.sym.tile(x, reps=(1, 50)))
+        x = mx.sym.slice_axis(x, axis=1, begin=0, end=2)
+    found = dist.partition(x, 4, {"data": (2, 2)}, costs={"tanh": 1.0}, link=(0.0, 1e3))
+    assert all(abs(s.seconds - 100) < 3 for s in found.stages)
+    assert [s.sent_bytes for s in found.stages] == [16, 16, 16, 0]
+
+
+def test_steps_of_an_unrolled_layer_are_neighbours():
+    """So that a stage has whole layers, and no weight is in two."""
+    net = staged.made("steps")
+    found = dist.partition(net, 2, nd.ones((3, 5, 2)), costs={"FullyConnected": 1.0}, link=(0, 1e4))
+    low, high = (set(s.parameters) for s in found.stages)
+    assert low == {n for n in net.collect_params() if "lstm0" in n}
+    assert high == set(net.collect_params()) - low
+
+
+@pytest.mark.parametrize("kind", staged.NETS)
+@pytest.mark.parametrize("parts, schedule", [(2, "gpipe"), (3, "1f1b")])
+def test_devices_of_one_process_give_the_weights_of_one_device(kind, parts, schedule):
+    devices = [mx.cpu(i) for i in range(parts)]
+    losses, net, found, pipe = staged.trained(kind, parts, schedule, devices)
+    wanted, whole = staged.alone(kind)
+    staged.near(losses, wanted)
+    for name, value in staged.weights(net).items():
+        staged.near(value, whole[name], name)
+    for stage, device in zip(found.stages, devices):
+        assert all(p.list_ctx() == [device] for p in stage.parameters.values())
+    assert pipe.most_kept == (parts if schedule == "1f1b" else staged.MICRO)
+
+
+def test_a_placed_network_is_called_like_the_network():
+    net, whole = staged.made("skips"), staged.made("skips")
+    placed = dist.partition(net, 3, costs={"Convolution": 1.0}, link=staged.LINK)
+    placed = placed.on([mx.cpu(2), mx.cpu(0), mx.cpu(1)])
+    x = nd.array(np.random.default_rng(1).standard_normal((4, 2, 6, 6)))
+    assert placed(x).context == mx.cpu(1)
+    staged.near(placed(x).asnumpy(), whole(x).asnumpy())
+    staged.near(placed(x[:3]).asnumpy(), whole(x[:3]).asnumpy())  # another shape: the same cuts
+    for net in (placed, whole):
+        with autograd.record():
+            loss = (net(x) ** 2).sum()
+        loss.backward()
+    for name, p in placed.collect_params().items():
+        if p.grad_req != "null":
+            staged.near(p.grad().asnumpy(), whole.collect_params()[name].grad().asnumpy(), name)
+
+
+class Two(gluon.HybridBlock):
+    """Two inputs and two outputs."""
+
+    def __init__(self):
+        super().__init__(prefix="two_")
+        self.a, self.b = nn.Dense(3, in_units=2, prefix="a_"), nn.Dense(3, in_units=3, prefix="b_")
+
+    def hybrid_forward(self, F, x, y):
+        first = self.a(x)
+        return {"one": first}["one"], [self.b(first) * y]
+
+
+def test_several_inputs_and_outputs():
+    net = Two()
+    net.initialize(mx.init.Constant(0.5))
+    x, scale, y = nd.ones((4, 2)), nd.arange(4).reshape((4, 1)), nd.zeros((4, 3))
+    found = dist.partition(net, 2, costs={"FullyConnected": 1.0}, link=staged.LINK)
+    difference = lambda outputs, y: ((outputs[0] + outputs[1][0] - y) ** 2).sum(axis=1)
+    pipe = dist.pipeline(found, difference, 2, devices=[mx.cpu(0), mx.cpu(1)])
+    got = pipe.step((x, scale), y)
+    # a(x) is 1, b of that 1.5
+    np.testing.assert_allclose(got.asnumpy(), 3 * (1 + 1.5 * np.arange(4)) ** 2, rtol=1e-6)
+
+
+def test_memory_moves_the_cut():
+    net = nn.HybridSequential()
+    net.add(*[nn.Dense(n, in_units=m, use_bias=False) for m, n in [(2, 100), (100, 2), (2, 2)]])
+    x = nd.ones((1, 2))
+    costs = {"FullyConnected": 1.0}
+    free = dist.partition(net, 2, x, costs=costs, link=(0.0, 1e3))
+    assert [s.weight_bytes for s in free.stages] == [1600, 16]  # little crosses
+    tight = dist.partition(net, 2, x, costs=costs, link=(0.0, 1e3), memory=2500)
+    assert [s.weight_bytes for s in tight.stages] == [800, 816]
+    with pytest.raises(ValueError, match=r"keep each within memory=2.0 kB\n  fix: memory=2400,"):
+        dist.partition(net, 2, x, costs=costs, link=(0.0, 1e3), memory=2000)
+
+
+def test_measured_costs_are_those_of_the_operators():
+    """Two layers of the four take the time."""
+    net = nn.HybridSequential()
+    net.add(*[nn.Dense(n, prefix=f"d{i}_") for i, n in enumerate([512, 512, 512, 2])])
+    found = dist.partition(net, 2, nd.ones((256, 2)))
+    assert [s.operators for s in found.stages] == [["d0_fwd", "d1_fwd"], ["d2_fwd", "d3_fwd"]]
+    assert all(s.seconds > 0 for s in found.stages)
+    assert found.link[0] > 0 and found.link[1] > 0
+
+
+def test_a_partition_prints_and_draws_what_it_chose(tmp_path):
+    found = dist.partition(staged.made("skips"), 3, costs={"Convolution": 1.0}, link=staged.LINK)
+    assert str(found) == "<Partition of skips into 3 stages>, which the first batch decides"
+    found.choose([nd.ones((3, 2, 6, 6))])
+    lines = str(found).splitlines()
+    assert lines[0].split() == ["stage", *"ms weights results receives sends operators".split()]
+    times = [line.split()[1] for line in lines[1:]]
+    assert times.count("2000.00") == 2 and times.count("1000.00") == 1
+    pictures = found.draw(tmp_path / "stages.svg")
+    assert (tmp_path / "stages.svg").read_bytes().lstrip().startswith(b"<?xml")
+    assert pictures.source.count("subgraph cluster_box") == 3
+    # three edges between stages: one of each, and one from the first to the last
+    assert pictures.source.count("#d32f2f") == 3
+
+
+# ---- mistakes ------------------------------------------------------------------------------------
+
+
+def test_mistakes_are_told():
+    net, x = staged.made("skips"), nd.ones((3, 2, 6, 6))
+    quick = {"costs": {}, "link": staged.LINK}
+    with pytest.raises(ValueError, match="exactly one of parts and groups"):
+        dist.partition(net)
+    with pytest.raises(ValueError, match="parts must be an integer of at least 1, got 0"):
+        dist.partition(net, 0)
+    with pytest.raises(ValueError, match="100 stages need 99 cuts, but the graph has 17 places"):
+        dist.partition(net, 100, x, **quick)
+    with pytest.raises(TypeError, match="must be a HybridBlock or a Symbol, got Sequential"):
+        dist.partition(nn.Sequential(), 2)
+    with pytest.raises(TypeError, match="data of a Symbol must be a dictionary"):
+        dist.partition(staged.grouped(), 2)
+    found = dist.partition(net, 2, **quick)
+    with pytest.raises(mx.MXNetError, match="no stages yet\n  fix: give data=x"):
+        found.stages[0]
+    with pytest.raises(ValueError, match="2 stages need as many devices, got 1"):
+        found.on([mx.cpu()])
+    with pytest.raises(ValueError, match="a stage for each rank of the group, got 2 stages for 1"):
+        dist.pipeline(found, staged.loss)
+    with pytest.raises(ValueError, match="devices need a Partition"):
+        dist.pipeline([net], staged.loss, devices=[mx.cpu()])
+
+
+def test_groups_that_lead_back_are_refused():
+    groups = {"one": 0, "two": 2, "three": 1}
+    with pytest.raises(ValueError, match="is made in stage 2, but stage 1 reads it"):
+        dist.partition(staged.grouped(), groups=groups, data=staged.SHAPES)
+    with pytest.raises(ValueError, match="stage 1 has no operators"):
+        dist.partition(staged.grouped(), groups={"one": 0, "two": 2}, data=staged.SHAPES)
+
+
+def test_what_is_written_stays_in_one_stage():
+    """The running means of a BatchNorm that is used twice."""
+    names = ("gamma", "beta", "moving_mean", "moving_var")
+    states = [mx.sym.var(f"bn_{n}") for n in names]
+    x = mx.sym.var("data")
+    for group in ("one", "two"):
+        with mx.AttrScope(ctx_group=group):
+            x = mx.sym.tanh(mx.sym.BatchNorm(mx.sym.tanh(x), *states))
+    data = {"data": (3, 4)}
+    with pytest.raises(ValueError, match="bn_moving_mean is written, so it must be in one stage"):
+        dist.partition(x, groups={"one": 0, "two": 1}, data=data)
+    found = dist.partition(x, 2, data, costs={"tanh": 1.0}, link=staged.LINK)
+    assert any(sum("batchnorm" in n for n in s.operators) == 2 for s in found.stages)
+
+
+class Deeper(gluon.HybridBlock):
+    """More operators for longer inputs."""
+
+    def hybrid_forward(self, F, x):
+        for _ in range(x.shape[1]):
+            x = F.tanh(x)
+        return x
+
+
+def test_a_graph_of_other_operators_is_refused():
+    placed = dist.partition(Deeper(), 2, costs={}, link=staged.LINK).on([mx.cpu(0), mx.cpu(1)])
+    placed(nd.ones((2, 3)))
+    with pytest.raises(ValueError, match=r"other operators for inputs of shapes \(2, 4\)"):
+        placed(nd.ones((2, 4)))
+
+
+# ---- ranks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "n, words",
+    [
+        (2, "ranks skips 1f1b"),
+        (3, "ranks frozen 1f1b"),
+        (3, "ranks words gpipe"),
+        (4, "ranks steps 1f1b"),
+        (3, "groups 1f1b"),
+        (2, "groups gpipe"),
+        (2, "measured"),
+    ],
+)
+def test_ranks_give_the_weights_of_one_process(n, words):
+    assert "done" in launched.succeed(n, ["staged.py", *words.split()])
