@@ -171,11 +171,12 @@ def test_a_partition_prints_and_draws_what_it_chose(tmp_path):
     assert lines[0].split() == ["stage", *"ms weights results receives sends operators".split()]
     times = [line.split()[1] for line in lines[1:]]
     assert times.count("2000.00") == 2 and times.count("1000.00") == 1
-    pictures = found.draw(tmp_path / "stages.svg")
+    places = {"one": 0, "two": 1, "three": 2}
+    grouped = dist.partition(staged.grouped(), groups=places, data=staged.SHAPES)
+    picture = grouped.draw(tmp_path / "stages.svg")
     assert (tmp_path / "stages.svg").read_bytes().lstrip().startswith(b"<?xml")
-    assert pictures.source.count("subgraph cluster_box") == 3
-    # three edges between stages: one of each, and one from the first to the last
-    assert pictures.source.count("#d32f2f") == 3
+    assert picture.source.count("subgraph cluster_box") == 3
+    assert picture.source.count("#d32f2f") == 3  # edges one-two, two-three, one-three
 
 
 # ---- mistakes ------------------------------------------------------------------------------------
