@@ -77,6 +77,11 @@ def test_the_order_of_a_pipeline_ends_and_keeps_few_micro_batches(kind, n_stages
     assert most == [n if kind == "gpipe" else min(n, n_stages - s) for s in range(n_stages)]
 
 
-@pytest.mark.parametrize("case", ["layouts", "mistakes"])
+@pytest.mark.parametrize("case", ["layouts", "mistakes", "scaled"])
 def test_layouts_of_single_operators_and_what_mistakes_are_told(case):
     assert "done" in launched.succeed(2, ["parallel.py", case])
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_split_channels_give_the_weights_of_whole_ones(channels_last):
+    assert "done" in launched.succeed(2, ["parallel.py", "pictures", str(channels_last)])
