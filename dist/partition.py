@@ -170,6 +170,7 @@ class Partition:
             self._labels,
             dict(zip(trace.param_values, trace.params)),
             trace.structure,
+            self.net._recompute == "blocks" or self.net._recompute,
         )
 
     # ---- what it says ----------------------------------------------------------------------------

@@ -231,6 +231,8 @@ class _OnRanks(Pipeline):
     def gather(self) -> None:
         for stage, n in enumerate(self._group.ranks):
             for p in self._stages.parameters(stage).values():
+                if p._data is None:
+                    p.initialize("zeros")
                 broadcast(p.list_data(), stage, group=self._group, name=p.name)
 
 

@@ -43,13 +43,15 @@ class Crossing(NamedTuple):
 
 class Network(NamedTuple):
     """A traced block. data: its inputs. labels: numbers of inputs that every stage is given; the
-    others stage 0 is given. parameters: by their values. structure: of the outputs."""
+    others stage 0 is given. parameters: by their values. structure: of the outputs. recompute: see
+    HybridBlock.hybridize."""
 
     outputs: list[Value]
     data: list[Value]
     labels: frozenset[int]
     parameters: dict[Value, Any]
     structure: Any
+    recompute: bool | float | str
 
     @property
     def operators(self) -> list[Node]:
@@ -85,7 +87,8 @@ class StageGraph:
         outputs = rewrite([*sends, *results], values=received)
         given = [*[network.data[i] for i in inputs], *received.values(), *parameters]
         self.weight_bytes = sum(map(bytes_of, parameters))
-        self._graph = CachedGraph(outputs, given, "stage", len(inputs) + len(received))
+        n_data = len(inputs) + len(received)
+        self._graph = CachedGraph(outputs, given, "stage", n_data, network.recompute)
 
     def __call__(
         self, data: Sequence[NDArray], received: Sequence[NDArray], device: Context

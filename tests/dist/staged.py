@@ -188,6 +188,43 @@ def ranks(kind: str, schedule: str) -> None:
     assert pipe.most_kept == kept
 
 
+def own() -> None:
+    """Each rank has the weights of its stage only, until they are gathered."""
+    net, n = Words(), dist.size()
+    found = dist.partition(net, n, nd.zeros((3, 5)), costs=NETS["words"][2], link=LINK)
+    pipe = dist.pipeline(found, loss, MICRO)
+    for p in pipe.collect_params().values():
+        p.initialize()
+    fill(pipe.collect_params())
+    update = trainer(pipe.collect_params())
+    for x, y in batches("words"):
+        pipe.step(x, y)
+        update.step(BATCH)
+    names = {name for name, p in net.collect_params().items() if p._data is not None}
+    assert names == set(pipe.collect_params()) < set(net.collect_params())
+    pipe.gather()
+    for name, value in alone("words")[1].items():
+        near(net.collect_params()[name].data().asnumpy(), value, name)
+
+
+def both() -> None:
+    """Two pipelines of two stages: each trains with half of each batch."""
+    mesh = dist.mesh(data=2, pipe=2)
+    net = made("words")
+    found = dist.partition(net, 2, costs=NETS["words"][2], link=LINK)
+    pipe = dist.pipeline(found, loss, 2, group=mesh.group("pipe"))
+    n, update = BATCH // 2, None
+    half = slice(mesh.coordinate("data") * n, (mesh.coordinate("data") + 1) * n)
+    for x, y in batches("words"):
+        pipe.step(x[half], y[half])
+        dist.sum_gradients(pipe, mesh.group("data"))
+        update = update or trainer(pipe.collect_params())
+        update.step(BATCH)
+    wanted = alone("words")[1]
+    for name, p in pipe.collect_params().items():
+        near(p.data().asnumpy(), wanted[name], name)
+
+
 def grouped():
     """A Symbol with a group for each of three layers. The first result is read by the second and
     the third."""

@@ -257,6 +257,8 @@ def test_a_graph_of_other_operators_is_refused():
         (4, "ranks steps 1f1b"),
         (3, "groups 1f1b"),
         (2, "groups gpipe"),
+        (2, "own"),
+        (4, "both"),
         (2, "measured"),
     ],
 )
