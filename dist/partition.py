@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ..engine import Context, hooks
-from ..engine.error import InvalidType, InvalidValue, MXNetError, compose
+from ..engine.error import InvalidType, InvalidValue, MXNetError, compose, did_you_mean
 from ..engine.log import size
+from ..engine.recent import Recent
 from ..graph.graph import Node, Value
 from ..graph.placement import without_copies
 from ..ndarray import NDArray
@@ -23,6 +24,7 @@ from .cut import Costs, bytes_of, cut, in_order, lives
 from .stage import Network, StageGraph, by_groups, run_stages, split
 from .world import exchange, init
 
+MAX_SHAPES = 256  # of inputs, whose stages are kept: those used last
 COLORS = ("#e3f2fd", "#fff3e0", "#e8f5e9", "#fce4ec", "#ede7f6", "#f9fbe7", "#e0f7fa", "#efebe9")
 
 
@@ -74,7 +76,7 @@ class Partition:
         self._numbers: list[int] = []
         self._stages: list[Stage] = []
         self._network: Network | None = None  # for the data that decided
-        self._graphs: dict[tuple, tuple[Network, list[StageGraph]]] = {}
+        self._graphs = Recent(MAX_SHAPES)  # key -> (network, its stages)
 
     @property
     def stages(self) -> list[Stage]:
@@ -94,7 +96,7 @@ class Partition:
         order = in_order(network.outputs, network.parameters)
         seconds = dict.fromkeys(order, 0.0)
         if self._costs is not None:
-            seconds = {n: self._given(n, self._costs) for n in order}
+            seconds = _given(order, self._costs)
         elif self._groups is None:
             seconds = measure.seconds_of(order)
         if self._groups is not None:
@@ -107,14 +109,11 @@ class Partition:
         self._names = [n.operation.name for n in network.operators]
         self._numbers = [stage_of[n] for n in network.operators]
         graphs = split(network, stage_of)
-        self._network, self._graphs[_key(data)] = network, (network, graphs)
+        self._network, self._graphs[self._key(data)] = network, (network, graphs)
         of = lambda s: [n for n in order if stage_of[n] == s]
         self._stages = [
             Stage(s, of(s), sum(seconds[n] for n in of(s)), g) for s, g in enumerate(graphs)
         ]
-
-    def _given(self, node: Node, costs: Mapping[str, float]) -> float:
-        return float(costs.get(node.name, costs.get(node.operation.name, 0.0)))
 
     def _cheapest(
         self,
@@ -134,11 +133,11 @@ class Partition:
     def graphs(self, data: Sequence[NDArray]) -> list[StageGraph]:
         """The stages for inputs of these shapes. Raises InvalidValue where the network has other
         operators for them than for those that decided."""
-        key = _key(data)
-        if key not in self._graphs:
-            if not self._stages:
-                self.choose(data)
-                return self._graphs[key][1]
+        if not self._stages:
+            self.choose(data)
+        key = self._key(data)
+        found = self._graphs[key]
+        if found is None:
             network = self._trace(data)
             if [n.operation.name for n in network.operators] != self._names:
                 rule = "partition: the network has other operators for inputs of shapes"
@@ -146,8 +145,13 @@ class Partition:
                 fix = "another partition for them, mx.dist.partition(net, data=...)"
                 raise InvalidValue(compose(f"{rule} {shapes} than for those that decided", fix=fix))
             stage_of = dict(zip(network.operators, self._numbers))
-            self._graphs[key] = network, split(network, stage_of)
-        return self._graphs[key][1]
+            found = self._graphs[key] = network, split(network, stage_of)
+        return found[1]
+
+    def _key(self, data: Sequence[NDArray]) -> tuple:
+        """What stages depend on: types of inputs, and which parameters are trained."""
+        trained = [p.grad_req != "null" for p in self.net.collect_params().values()]
+        return *[a._spec.type for a in data], *trained
 
     def parameters(self, stage: int) -> dict[str, Any]:
         """Those of a stage, by name."""
@@ -155,7 +159,7 @@ class Partition:
 
     def result(self, data: Sequence[NDArray], outputs: Sequence[NDArray]) -> Any:
         """The outputs of the last stage, nested as the network returns them."""
-        structure = self._graphs[_key(data)][0].structure
+        structure = self._graphs[self._key(data)][0].structure
         return outputs[0] if structure == 0 else unflatten(structure, outputs)
 
     def _trace(self, data: Sequence[NDArray]) -> Network:
@@ -290,6 +294,8 @@ def partition(
     if (parts is None) == (groups is None):
         raise InvalidValue("partition: exactly one of parts and groups must be given")
     if groups is not None:
+        if any(not isinstance(stage, int) or stage < 0 for stage in groups.values()):
+            raise InvalidValue(f"partition: groups must be numbers of stages, got {dict(groups)}")
         parts = max(groups.values(), default=-1) + 1
     if not isinstance(parts, int) or parts < 1:
         raise InvalidValue(f"partition: parts must be an integer of at least 1, got {parts!r}")
@@ -311,8 +317,13 @@ def partition(
     return made
 
 
-def _key(data: Sequence[NDArray]) -> tuple:
-    return tuple(a._spec.type for a in data)
+def _given(nodes: Sequence[Node], costs: Mapping[str, float]) -> dict[Node, float]:
+    """The cost of each operator, by its name or its operator's. Raises InvalidValue."""
+    names = {name for n in nodes for name in (n.name, n.operation.name)}
+    if unknown := [name for name in costs if name not in names]:
+        rule = f"partition: costs: no operator of the graph is called {unknown[0]!r}"
+        raise InvalidValue(compose(rule, fix=did_you_mean(unknown[0], names, 3)))
+    return {n: float(costs.get(n.name, costs.get(n.operation.name, 0.0))) for n in nodes}
 
 
 def _row(s: Stage) -> tuple[str, ...]:

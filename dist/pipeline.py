@@ -3,6 +3,7 @@ this process. Sends, receives and copies are engine operations, so no call waits
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -53,6 +54,10 @@ class _Kept(NamedTuple):
 class _Stages(Protocol):
     """What a pipeline runs: a Partition, or a list of blocks."""
 
+    @property
+    def stages(self) -> Sequence[Any]:
+        """The stages, each with `collect_params`."""
+
     def graphs(self, data: Sequence[NDArray]) -> Sequence[Any]:
         """The stages for inputs of these shapes; see StageGraph."""
 
@@ -63,7 +68,7 @@ class _Stages(Protocol):
         """Those of a stage, by name."""
 
 
-class Pipeline:
+class Pipeline(ABC):
     """A network whose stages run on micro-batches; see `pipeline`.
 
     stage: this rank's; None for devices of one process. is_first, is_last: does this process run
@@ -90,6 +95,7 @@ class Pipeline:
 
     @property
     def stage(self) -> Any:
+        """The stage of this rank."""
         return None
 
     def collect_params(self) -> dict[str, Any]:
@@ -108,8 +114,8 @@ class Pipeline:
         data = [*x] if isinstance(x, (list, tuple)) else [x]
         if self.loss is None:
             data.append(y)
-        for a in data:
-            if not a.shape or a.shape[0] % self.n or a.shape[0] != data[0].shape[0]:
+        for a in (*data, y):
+            if not a.shape or a.shape[0] % self.n:
                 rule = f"axis 0 must be divisible by the {self.n} micro-batches, got shape"
                 raise ShapeError("pipeline", f"{rule} {a.shape}")
         stages = self._stages.graphs(self._part(data, 0))
@@ -142,16 +148,18 @@ class Pipeline:
     def _prepare(self) -> None:
         """Is called before each step."""
 
+    @abstractmethod
     def _forward(self, stages: Sequence[Any], data: list[NDArray], y: NDArray, i: int) -> _Kept:
-        raise NotImplementedError
+        """Of micro-batch i."""
 
+    @abstractmethod
     def _backward(self, stages: Sequence[Any], kept: _Kept, i: int) -> None:
-        raise NotImplementedError
+        """Of micro-batch i."""
 
     def _part(self, data: Sequence[NDArray], i: int) -> list[NDArray]:
         """The micro-batch number i."""
-        n = data[0].shape[0] // self.n
-        return [a[i * n : (i + 1) * n] for a in data]
+        sizes = [a.shape[0] // self.n for a in data]
+        return [a[i * n : (i + 1) * n] for a, n in zip(data, sizes)]
 
     def _heads(self, data: list[NDArray], outputs: list[NDArray], y: NDArray, i: int) -> list:
         """Where backward begins: the loss of the outputs."""
@@ -229,7 +237,7 @@ class _OnRanks(Pipeline):
                 send(a.grad, ranks[c.source], name=f"gradient of {c.name} {i}")
 
     def gather(self) -> None:
-        for stage, n in enumerate(self._group.ranks):
+        for stage in range(self._group.size):
             for p in self._stages.parameters(stage).values():
                 if p._data is None:
                     p.initialize("zeros")

@@ -116,6 +116,20 @@ def test_a_placed_network_is_called_like_the_network():
             staged.near(p.grad().asnumpy(), whole.collect_params()[name].grad().asnumpy(), name)
 
 
+def test_parameters_may_be_frozen_and_trained_in_between():
+    """What travels depends on it."""
+    net, x, y = staged.made("frozen"), nd.ones((4, 2, 6, 6)), nd.zeros(4)
+    found = dist.partition(net, 2, costs={"Convolution": 1.0}, link=staged.LINK)
+    crossing = lambda: [c.differentiable for c in found.graphs([x])[0].sends]
+    net.collect_params().setattr("grad_req", "null")
+    assert crossing() and not any(crossing())
+    net.collect_params(".*conv.*").setattr("grad_req", "write")
+    assert all(crossing())
+    pipe = dist.pipeline(found, staged.loss, 2, devices=[mx.cpu(0), mx.cpu(1)])
+    pipe.step(x, y)
+    assert net.first.weight.grad().asnumpy().any()
+
+
 class Two(gluon.HybridBlock):
     """Two inputs and two outputs."""
 
@@ -205,13 +219,22 @@ def test_mistakes_are_told():
     with pytest.raises(ValueError, match="devices need a Partition"):
         dist.pipeline([net], staged.loss, devices=[mx.cpu()])
 
+    with pytest.raises(
+        ValueError, match="no operator of the graph is called 'Convolutoin'\n  fix: did"
+    ):
+        dist.partition(net, 2, x, costs={"Convolutoin": 1.0})
+
 
 def test_groups_that_lead_back_are_refused():
-    groups = {"one": 0, "two": 2, "three": 1}
+    groups, shapes = {"one": 0, "two": 2, "three": 1}, {"data": staged.SHAPES}
     with pytest.raises(ValueError, match="is made in stage 2, but stage 1 reads it"):
-        dist.partition(staged.grouped(), groups=groups, data=staged.SHAPES)
+        dist.partition(staged.grouped(), groups=groups, **shapes)
     with pytest.raises(ValueError, match="stage 1 has no operators"):
-        dist.partition(staged.grouped(), groups={"one": 0, "two": 2}, data=staged.SHAPES)
+        dist.partition(staged.grouped(), groups={"one": 0, "two": 2, "three": 2}, **shapes)
+    with pytest.raises(ValueError, match="is of ctx_group 'three', which has no stage"):
+        dist.partition(staged.grouped(), groups={"one": 0, "two": 1}, **shapes)
+    with pytest.raises(ValueError, match="groups must be numbers of stages, got"):
+        dist.partition(staged.grouped(), groups={"one": 0, "two": -1}, **shapes)
 
 
 def test_what_is_written_stays_in_one_stage():
