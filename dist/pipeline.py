@@ -79,11 +79,11 @@ class Pipeline(ABC):
     def __init__(
         self,
         stages: _Stages,
+        n_stages: int,
+        numbers: Sequence[int],
         loss: Callable[[Any, Any], Any] | None,
         micro_batches: int,
         schedule: str,
-        numbers: Sequence[int],
-        n_stages: int,
     ):
         """numbers: of the stages that run in this process."""
         if micro_batches < 1:
@@ -175,7 +175,7 @@ class _OnDevices(Pipeline):
 
     def __init__(self, stages: Partition, devices: Sequence[Context], *more: Any):
         self._placed = stages.on(devices)
-        super().__init__(stages, *more, range(stages.parts), stages.parts)
+        super().__init__(stages, stages.parts, range(stages.parts), *more)
 
     def _prepare(self) -> None:
         self._placed.move()
@@ -199,7 +199,7 @@ class _OnRanks(Pipeline):
                 f" for {group.size} ranks"
             )
         self._group = group
-        super().__init__(stages, *more, [group.rank], n_stages)
+        super().__init__(stages, n_stages, [group.rank], *more)
 
     @property
     def stage(self) -> Any:

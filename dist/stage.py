@@ -117,10 +117,10 @@ def by_groups(network: Network, groups: Mapping[str, int]) -> dict[Node, int]:
     come from."""
     found: dict[Node, int] = {}
     for node in network.operators:
-        group = (node.extra or {}).get(GROUP)
+        group = (node.extra or {}).get(GROUP, "")
         if group in groups:
             found[node] = groups[group]
-        elif group is not None:
+        elif group:
             rule = f"partition: {node.name} is of ctx_group {group!r}, which has no stage"
             raise InvalidValue(compose(rule, fix=f"groups={{..., {group!r}: number}}"))
         else:
