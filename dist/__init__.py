@@ -21,8 +21,9 @@ from .collectives import (
 )
 from .group import Group
 from .mesh import Mesh, current_mesh, mesh, shard, sum_gradients
-from .partition import Partition, Placed, Stage, partition
+from .partition import Partition, Stage, partition
 from .pipeline import Pipeline, pipeline
+from .placed import Placed
 from .world import (
     exchange,
     init,

@@ -21,7 +21,8 @@ from ..symbol import Symbol, var
 from ..symbol.draw import Drawing, draw
 from . import measure
 from .cut import Costs, bytes_of, cut, in_order, lives
-from .stage import Network, StageGraph, by_groups, run_stages, split
+from .placed import Placed
+from .stage import Network, StageGraph, by_groups, split
 from .world import exchange, init
 
 MAX_SHAPES = 256  # of inputs, whose stages are kept: those used last
@@ -200,7 +201,10 @@ class Partition:
         """
         stages, network = self.stages, self._network
         assert network is not None
-        boxes = [(f"stage {s.number}", COLORS[s.number % len(COLORS)], set[Node]()) for s in stages]
+        boxes = []
+        for s in stages:
+            title = f"stage {s.number}: {s.seconds * 1e3:.2f} ms, weights {size(s.weight_bytes)}"
+            boxes.append((title, COLORS[s.number % len(COLORS)], set[Node]()))
         for node, number in zip(network.operators, self._numbers):
             boxes[number][2].add(node)
         shapes = {v.node.name: v.shape for v in [*network.data, *network.parameters]}
@@ -216,35 +220,6 @@ class Partition:
         """The network with its stages on devices of this process: called like it. Moves the
         parameters there."""
         return Placed(self, devices)
-
-
-class Placed:
-    """A network whose stages are on devices; called like the network. Copies between devices and
-    the stages are engine operations, so two calls overlap."""
-
-    def __init__(self, partition: Partition, devices: Sequence[Context]):
-        if len(devices) != partition.parts:
-            rule = f"partition: {partition.parts} stages need as many devices, got {len(devices)}"
-            raise InvalidValue(rule)
-        self.partition, self.devices, self._is_moved = partition, list(devices), False
-
-    def __call__(self, *data: NDArray) -> Any:
-        stages = self.partition.graphs(data)
-        self.move()
-        return self.partition.result(data, run_stages(stages, data, self.devices))
-
-    def move(self) -> None:
-        """Moves the parameters of each stage to its device, the first time."""
-        if not self._is_moved:
-            for stage, device in zip(self.partition.stages, self.devices):
-                for p in stage.parameters.values():
-                    if p.list_ctx() != [device]:
-                        p.reset_ctx(device)
-            self._is_moved = True
-
-    def collect_params(self) -> dict[str, Any]:
-        """The parameters of all stages, for a Trainer."""
-        return {k: p for s in self.partition.stages for k, p in s.parameters.items()}
 
 
 def partition(
