@@ -27,49 +27,79 @@ def bytes_of(v: Value) -> int:
 def in_order(outputs: Sequence[Value], weights: Collection[Value]) -> list[Node]:
     """The operators in an order in which they may run. Those that would read a weight first wait
     until nothing else can run, so that those that share a weight are neighbours: all steps of an
-    unrolled layer come before those of the next one."""
+    unrolled layer come before those of the next one. Of weights, the next is the one whose readers
+    depend on the fewest others that were not read."""
     nodes = [n for n in topological(outputs) if n.op is not None]
-    number = {n: k for k, n in enumerate(nodes)}
-    users: list[list[int]] = [[] for _ in nodes]
-    missing = [0] * len(nodes)
-    of_written: dict[Value, int] = {}  # memory that is written -> its last user: they keep order
-    written = {n.inputs[i] for n in nodes for i in mutated(n)}
-    for k, node in enumerate(nodes):
-        before = {number[v.node] for v in node.inputs if v.node in number}
-        for v in written.intersection(node.inputs):
-            before |= {of_written.get(v, k)} - {k}
-            of_written[v] = k
-        missing[k] = len(before)
-        for b in before:
-            users[b].append(k)
-    closed = set(weights)  # that no operator has read
+    after, missing = _users(nodes)
+    needs = _needs(nodes, weights)
+    closed = (1 << len(weights)) - 1  # what no operator has read; a bit for each weight
+    bit = {v: 1 << i for i, v in enumerate(weights)}
+    own = [sum(bit[v] for v in set(n.inputs) if v in bit) for n in nodes]
     ready: list[int] = []
     waiting: list[int] = []  # they can run, and would read a weight first
-    found: list[Node] = []
+    order: list[Node] = []
 
     def add(k: int) -> None:
-        if closed.isdisjoint(nodes[k].inputs):
-            heappush(ready, k)
-        else:
+        if own[k] & closed:
             waiting.append(k)
+        else:
+            heappush(ready, k)
 
     for k, n in enumerate(missing):
         if n == 0:
             add(k)
     while ready or waiting:
         if not ready:
-            k = min(waiting)
-            closed.difference_update(nodes[k].inputs)
+            first = min(waiting, key=lambda k: ((needs[k] & closed).bit_count(), k))
+            closed &= ~own[first]
             again, waiting = waiting, []
-            for other in again:
-                add(other)
+            for k in again:
+                add(k)
             continue
         k = heappop(ready)
-        found.append(nodes[k])
-        for user in users[k]:
+        order.append(nodes[k])
+        for user in after[k]:
             missing[user] -= 1
             if missing[user] == 0:
                 add(user)
+    return order
+
+
+def _users(nodes: Sequence[Node]) -> tuple[list[list[int]], list[int]]:
+    """(for each node those that run after it, how many it runs after), by their numbers."""
+    number = {n: k for k, n in enumerate(nodes)}
+    written = {n.inputs[i] for n in nodes for i in mutated(n)}
+    last_user: dict[Value, int] = {}  # of memory that is written: its users keep their order
+    after: list[list[int]] = [[] for _ in nodes]
+    missing = []
+    for k, node in enumerate(nodes):
+        before = {number[v.node] for v in node.inputs if v.node in number}
+        for v in written.intersection(node.inputs):
+            before |= {last_user.get(v, k)} - {k}
+            last_user[v] = k
+        missing.append(len(before))
+        for b in before:
+            after[b].append(k)
+    return after, missing
+
+
+def _needs(nodes: Sequence[Node], weights: Collection[Value]) -> list[int]:
+    """For each node the weights that the readers of its own weights depend on, a bit for each."""
+    bit = {v: 1 << i for i, v in enumerate(weights)}
+    below: dict[Node, int] = {}
+    of_readers = dict.fromkeys(bit, 0)
+    for node in nodes:
+        below[node] = 0
+        for v in node.inputs:
+            below[node] |= bit.get(v, below.get(v.node, 0))
+        for v in node.inputs:
+            if v in bit:
+                of_readers[v] |= below[node]
+    found = []
+    for node in nodes:
+        found.append(0)
+        for v in node.inputs:
+            found[-1] |= of_readers.get(v, 0)
     return found
 
 
@@ -109,16 +139,23 @@ class Costs(NamedTuple):
     memory: int | None = None
 
 
+class Choice(NamedTuple):
+    """Cuts: the seconds of the slowest stage, those of all messages, the stage of each operator."""
+
+    slowest: float
+    messages: float
+    stages: list[int]
+
+
 def cut(
     order: Sequence[Node],
     lived: Mapping[Value, Life],
     weights: Collection[Value],
     parts: int,
     costs: Costs,
-) -> list[int]:
-    """The stage of each operator of an order: the cuts for which the slowest stage takes the least
-    time, its messages included; of equal ones, those that are crossed by the least. Raises
-    InvalidValue."""
+) -> Choice:
+    """The cuts of an order for which the slowest stage takes the least time, its messages included;
+    of equal ones, those that are crossed by the least. Raises InvalidValue."""
     n = len(order)
     places = _places(n, lived, {node.inputs[i] for node in order for i in mutated(node)})
     if len(places) < parts - 1:
@@ -199,8 +236,8 @@ def _best(
     memory: np.ndarray,
     parts: int,
     limit: int | None,
-) -> list[int]:
-    """The stage of each operator, by dynamic programming over the first stages."""
+) -> Choice:
+    """By dynamic programming over the first stages."""
     m = len(ends)
     slowest, messages = np.full(m, np.inf), np.full(m, np.inf)
     slowest[0] = messages[0] = 0.0
@@ -230,4 +267,5 @@ def _best(
         bounds.append(int(step[bounds[-1]]))
     bounds.reverse()
     sizes = np.diff(ends[bounds])
-    return [stage for stage, n in enumerate(sizes) for _ in range(n)]
+    stages = [stage for stage, n in enumerate(sizes) for _ in range(n)]
+    return Choice(float(slowest[-1]), float(messages[-1]), stages)

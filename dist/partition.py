@@ -94,40 +94,36 @@ class Partition:
         """Decides, for inputs of these shapes. In a job of several ranks all call it, and get what
         rank 0 chose."""
         network = self._trace(data)
-        order = in_order(network.outputs, network.parameters)
-        seconds = dict.fromkeys(order, 0.0)
+        nodes = network.operators
+        seconds = dict.fromkeys(nodes, 0.0)
         if self._costs is not None:
-            seconds = _given(order, self._costs)
+            seconds = _given(nodes, self._costs)
         elif self._groups is None:
-            seconds = measure.seconds_of(order)
+            seconds = measure.seconds_of(nodes)
         if self._groups is not None:
             stage_of = by_groups(network, self._groups)
         else:
-            found = exchange((self.link or measure.link(), [seconds[n] for n in order]))
-            self.link, seconds = found[0], dict(zip(order, found[1]))
-            numbers = self._cheapest(network, order, seconds, *found[0])
-            stage_of = dict(zip(order, exchange(numbers)))
-        self._names = [n.operation.name for n in network.operators]
-        self._numbers = [stage_of[n] for n in network.operators]
+            found = exchange((self.link or measure.link(), [seconds[n] for n in nodes]))
+            self.link, seconds = found[0], dict(zip(nodes, found[1]))
+            stage_of = self._cheapest(network, seconds, *found[0])
+            stage_of = dict(zip(nodes, exchange([stage_of[n] for n in nodes])))
+        self._names = [n.operation.name for n in nodes]
+        self._numbers = [stage_of[n] for n in nodes]
         graphs = split(network, stage_of)
         self._network, self._graphs[self._key(data)] = network, (network, graphs)
-        of = lambda s: [n for n in order if stage_of[n] == s]
+        of = lambda s: [n for n in nodes if stage_of[n] == s]
         self._stages = [
             Stage(s, of(s), sum(seconds[n] for n in of(s)), g) for s, g in enumerate(graphs)
         ]
 
     def _cheapest(
-        self,
-        network: Network,
-        order: list[Node],
-        seconds: dict[Node, float],
-        latency: float,
-        bandwidth: float,
-    ) -> list[int]:
+        self, network: Network, seconds: dict[Node, float], latency: float, bandwidth: float
+    ) -> dict[Node, int]:
         transfer = lambda v: 2 * (latency + bytes_of(v) / bandwidth)  # and its gradient back
+        costs, weights = Costs(seconds, transfer, self._memory), network.parameters
+        order = in_order(network.outputs, weights)
         lived = lives(order, network.outputs, network.data, network.near)
-        costs = Costs(seconds, transfer, self._memory)
-        return cut(order, lived, network.parameters, self.parts, costs)
+        return dict(zip(order, cut(order, lived, weights, self.parts, costs).stages))
 
     # ---- graphs ----------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import plait as mx
 import pytest
 import staged
 from plait import autograd, dist, gluon, nd
+from plait.dist import measure
 from plait.dist.cut import Costs, cut, in_order, lives
 from plait.gluon import nn
 from plait.graph.graph import Builder, variable
@@ -56,14 +57,20 @@ def test_the_cuts_are_the_best_of_all(seed):
     lived = lives(order, outputs, [data], ())
     parts = 2 + seed % 3
     chosen = cut(order, lived, weights, parts, Costs(seconds, transfer))
-    assert sorted(chosen) == chosen and set(chosen) == set(range(parts))
+    assert sorted(chosen.stages) == chosen.stages and set(chosen.stages) == set(range(parts))
     best = min(
         slowest(
-            order, [sum(c <= k for c in cuts) for k in range(len(order))], lived, seconds, transfer
+            order,
+            [sum(c <= k for c in cuts) for k in range(len(order))],
+            lived,
+            seconds,
+            transfer,
         )
         for cuts in itertools.combinations(range(1, len(order)), parts - 1)
     )
-    assert slowest(order, chosen, lived, seconds, transfer)[0] == pytest.approx(best[0])
+    assert chosen.slowest == pytest.approx(best[0])
+    found = slowest(order, chosen.stages, lived, seconds, transfer)
+    assert (chosen.slowest, chosen.messages) == pytest.approx(found)
 
 
 def test_a_long_graph_is_cut_where_little_crosses():
@@ -77,12 +84,20 @@ def test_a_long_graph_is_cut_where_little_crosses():
 
 
 def test_steps_of_an_unrolled_layer_are_neighbours():
-    """So that a stage has whole layers, and no weight is in two."""
-    net = staged.made("steps")
-    found = dist.partition(net, 2, nd.ones((3, 5, 2)), costs={"FullyConnected": 1.0}, link=(0, 1e4))
-    low, high = (set(s.parameters) for s in found.stages)
-    assert low == {n for n in net.collect_params() if "lstm0" in n}
-    assert high == set(net.collect_params()) - low
+    """So that a stage has whole layers, and no weight is in two, although the graph is walked step
+    by step: a state is read before an input."""
+    s = mx.sym
+    weights = {name: s.var(name) for name in ("low_state", "low_input", "high_state", "high_input")}
+    dense = lambda x, name: s.FullyConnected(x, weights[name], no_bias=True, num_hidden=4)
+    x, low, high = s.var("data"), s.zeros((2, 4)), s.zeros((2, 4))
+    for t in range(5):
+        word = s.slice_axis(x, axis=1, begin=4 * t, end=4 * t + 4)
+        low = s.tanh(dense(low, "low_state") + dense(word, "low_input"))
+        high = s.tanh(dense(high, "high_state") + dense(low, "high_input"))
+    costs = {"FullyConnected": 1.0}
+    found = dist.partition(high, 2, {"data": (2, 20)}, costs=costs, link=(0.0, 1e4))
+    assert sorted(found.stages[0].parameters) == ["low_input", "low_state"]
+    assert sorted(found.stages[1].parameters) == ["high_input", "high_state"]
 
 
 @pytest.mark.parametrize("kind", staged.NETS)
@@ -167,14 +182,25 @@ def test_memory_moves_the_cut():
         dist.partition(net, 2, x, costs=costs, link=(0.0, 1e3), memory=2000)
 
 
-def test_measured_costs_are_those_of_the_operators():
-    """Two layers of the four take the time."""
+def test_without_costs_operators_and_messages_are_measured(monkeypatch):
+    """Equal operators once, without what it takes to call one; here by a clock that counts."""
     net = nn.HybridSequential()
     net.add(*[nn.Dense(n, prefix=f"d{i}_") for i, n in enumerate([512, 512, 512, 2])])
-    found = dist.partition(net, 2, nd.ones((256, 2)))
+    x = nd.ones((4, 2))
+    real = dist.partition(net, 2, x)
+    assert sum(s.seconds for s in real.stages) >= 0 and all(n > 0 for n in real.link)
+    asked = []
+
+    def size_of(node, types):
+        asked.append(node)
+        return 1.0 + sum(np.prod(t.shape) for t in types)
+
+    monkeypatch.setattr(measure, "_time", size_of)
+    found = dist.partition(net, 2, x, link=staged.LINK)
+    assert len(asked) == 1 + 3  # d1 and d2 are alike
     assert [s.operators for s in found.stages] == [["d0_fwd", "d1_fwd"], ["d2_fwd", "d3_fwd"]]
-    assert all(s.seconds > 0 for s in found.stages)
-    assert found.link[0] > 0 and found.link[1] > 0
+    d0, d1 = (4 * m + n * m + n - 1 for m, n in ((2, 512), (512, 512)))
+    assert found.stages[0].seconds == d0 + d1
 
 
 def test_a_partition_prints_and_draws_what_it_chose(tmp_path):
