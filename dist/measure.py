@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..engine import cpu, waitall
+from ..engine import Context, cpu, waitall
 from ..engine.error import MXNetError
 from ..graph.graph import Node
 from ..kernels.record import Type, lookup
@@ -23,31 +23,31 @@ SMALL, LARGE = 1, 1 << 20  # elements of messages
 COPY = lookup("_copy")
 
 
-def seconds_of(nodes: Sequence[Node]) -> dict[Node, float]:
-    """The time of each operator alone, forward and backward, on arrays of ones of its inputs'
-    types. Equal ones are measured once."""
+def seconds_of(nodes: Sequence[Node], device: Context) -> dict[Node, float]:
+    """The time of each operator alone on a device, forward and backward, on arrays of ones of its
+    inputs' types. Equal ones are measured once."""
     one = Type((1,), "float32")
-    overhead = _time(Node(COPY, COPY.parse({}), [], "", [one]), [one])
+    overhead = _time(Node(COPY, COPY.parse({}), [], "", [one]), [one], device)
     found: dict[Any, float] = {}
     made = {}
     for node in nodes:
         types = [v.type for v in node.inputs]
         key = node.operation, repr(node.attrs), *types
         if key not in found:
-            found[key] = max(0.0, _time(node, types) - overhead)
+            found[key] = max(0.0, _time(node, types, device) - overhead)
         made[node] = found[key]
     return made
 
 
-def _time(node: Node, types: Sequence[Type]) -> float:
-    inputs = [ones(t.shape, dtype=t.dtype) for t in types]
+def _time(node: Node, types: Sequence[Type], device: Context) -> float:
+    inputs = [ones(t.shape, device, t.dtype) for t in types]
     for a, t in zip(inputs, types):
         if NUMPY_DTYPES[t.dtype].kind not in "iub":
             a.attach_grad()
 
     def forward() -> list:
         with record():
-            outputs = run_plan(node, inputs, cpu())
+            outputs = run_plan(node, inputs, device)
         return [a for a in outputs[: node.n_visible] if a._tape is not None]
 
     def both() -> None:

@@ -99,7 +99,7 @@ class Partition:
         if self._costs is not None:
             seconds = _given(nodes, self._costs)
         elif self._groups is None:
-            seconds = measure.seconds_of(nodes)
+            seconds = measure.seconds_of(nodes, data[0].context)
         if self._groups is not None:
             stage_of = by_groups(network, self._groups)
         else:

@@ -191,7 +191,7 @@ def test_without_costs_operators_and_messages_are_measured(monkeypatch):
     assert sum(s.seconds for s in real.stages) >= 0 and all(n > 0 for n in real.link)
     asked = []
 
-    def size_of(node, types):
+    def size_of(node, types, device):
         asked.append(node)
         return 1.0 + sum(np.prod(t.shape) for t in types)
 
