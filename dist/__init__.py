@@ -20,8 +20,12 @@ from .collectives import (
     send,
 )
 from .group import Group
+<<<<<<< HEAD
 from .mesh import Mesh, current_mesh, mesh, shard, sum_gradients
 from .partition import Partition, Stage, partition
+=======
+from .mesh import Mesh, current_mesh, data_group, mesh, shard, sum_gradients
+>>>>>>> main
 from .pipeline import Pipeline, pipeline
 from .placed import Placed
 from .world import (
@@ -51,6 +55,7 @@ __all__ = [
     "broadcast",
     "collect",
     "current_mesh",
+    "data_group",
     "exchange",
     "init",
     "is_initialized",

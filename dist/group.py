@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ..engine import cpu, is_naive, location, raise_last, settings, wait
 from ..engine._core import ffi, lib
@@ -35,6 +36,7 @@ class Group:
         self._kept = itertools.count()  # ids of what is used again, in the order of the program
         self._single = itertools.count()
         self._described: set = set()
+        self.kept: WeakKeyDictionary = WeakKeyDictionary()  # ids of new_id, by what they belong to
         self._messages: dict[tuple[int, bool], itertools.count] = {}
 
     def __repr__(self):
@@ -104,6 +106,7 @@ class Group:
             shapes = ", ".join(dict.fromkeys(str(a.shape) for a in arrays))
             what = f"{kind} {operation} {dtype} {shapes} {name}".rstrip()
             text = f"{what}\n    at: {location.text(at) or 'unknown'}".encode()[:500]
+        number = self._single_id() if key is None else key  # once: ranks count alike
         status = lib.PL_AGAIN
         while status == lib.PL_AGAIN:
             status = lib.pl_schedule_push(
@@ -111,7 +114,7 @@ class Group:
                 ffi.cast("uintptr_t", self.handle),
                 [a._handle for a in arrays],
                 bytes(uses),
-                self._single_id() if key is None else key,
+                number,
                 text,
                 priority,
                 settings.get("PLAIT_COMM_TIMEOUT") if timeout is None else timeout,

@@ -1,8 +1,8 @@
-"""Failure of a rank: the others are told why, and all end with status 1, within seconds.
+"""Failure of a rank: its reason is sent to the others, and all end with status 1, within seconds.
 
-The core's thread (engine/core/heartbeat.h) finds out which ranks live. Here is what it needs of
-Python: where rank 0 listens, how this rank's program ended, and the end of a process whose program
-does not notice that the job was given up.
+The core's thread (engine/core/heartbeat.h) finds out which ranks are alive. This module does what
+needs Python: it exchanges the address of rank 0, reports how this rank's program ended, and ends a
+process whose program does not notice that the job was given up.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from .. import engine
 from ..engine import ffi, lib, settings
 from ..engine.error import MXNetError, compose
 
+PATIENCE_S = (2.0, 10.0)  # least and most silence of a rank before it is given up
+PATIENCE_SHARE = 6  # of PLAIT_COMM_TIMEOUT
+FOR_EVER_S = 86400.0
 GRACE_S = 5.0  # between the job's failure and the end of a process that has not ended by itself
 FORCED_S = 2.0  # so much later the core ends it, if Python's lock cannot be had
 JOIN_S = 60.0  # from the first rank to the last that calls start
@@ -36,7 +39,7 @@ class RankError(MXNetError):
 
 
 class Hub(NamedTuple):
-    """How to reach rank 0. limit_s: its PLAIT_HEARTBEAT; error: it does not listen, and why."""
+    """How to reach rank 0. limit_s: its patience; error: it does not listen, and why."""
 
     limit_s: float
     addresses: bytes = b""
@@ -46,7 +49,7 @@ class Hub(NamedTuple):
 
 
 class _Job:
-    """What this process knows of its job."""
+    """The state of this process in its job."""
 
     rank: int = 0
     size: int = 1  # more: the heartbeat runs
@@ -64,7 +67,8 @@ def start(
     exchange: Callable[[Any], Any],
     abandon: Callable[[], None] | None = None,
 ) -> None:
-    """Watches the other ranks from now on, and tells them how this one ends. All ranks call it.
+    """Watches the other ranks from now on, and reports to them how this one ends. All ranks call
+    it.
 
     Args:
         exchange: returns rank 0's argument on all ranks.
@@ -77,8 +81,6 @@ def start(
     hub = exchange(_serve(size) if rank == 0 else None)
     if hub.error:
         raise RankError(hub.error)
-    if not hub.limit_s:
-        return
     if rank == 0:
         absent = lib.pl_heartbeat_absent(int(JOIN_S * 1000))
         if absent >= 0:
@@ -96,18 +98,28 @@ def start(
     _install()
 
 
+def patience_s(timeout_s: float) -> float:
+    """The silence after which a rank is given up, from how long an operation may wait (0: for
+    ever).
+
+    >>> patience_s(60.0), patience_s(24.0), patience_s(0.5)
+    (10.0, 4.0, 2.0)
+    """
+    least, most = PATIENCE_S
+    return min(max(timeout_s / PATIENCE_SHARE, least), most) if timeout_s else FOR_EVER_S
+
+
 def _milliseconds(limit_s: float) -> tuple[int, int]:
     return int(limit_s * 1000), int((GRACE_S + FORCED_S) * 1000)
 
 
 def _serve(size: int) -> Hub:
     """Rank 0 listens. It fails on all ranks: the others wait for what this returns."""
-    limit_s = settings.get("PLAIT_HEARTBEAT")
+    limit_s = patience_s(settings.get("PLAIT_COMM_TIMEOUT"))
     token = secrets.token_bytes(lib.PL_HEARTBEAT_TOKEN_BYTES)
     addresses = ffi.new("char[]", 4096)
-    if limit_s and (
-        lib.pl_heartbeat_addresses(addresses, 4096)
-        or lib.pl_heartbeat_start(0, size, ffi.NULL, 0, token, *_milliseconds(limit_s))
+    if lib.pl_heartbeat_addresses(addresses, 4096) or lib.pl_heartbeat_start(
+        0, size, ffi.NULL, 0, token, *_milliseconds(limit_s)
     ):
         return Hub(limit_s, error=_message())
     return Hub(limit_s, ffi.string(addresses), lib.pl_heartbeat_port(), token)
@@ -128,7 +140,7 @@ def culprit() -> tuple[int, str] | None:
 
 
 def fail(error: BaseException | str) -> None:
-    """Tells all ranks that this one fails, and why; the job is given up."""
+    """Reports to all ranks that this one failed, and why; the job is given up."""
     text = error if isinstance(error, str) else _described(error, error.__traceback__)
     lib.pl_heartbeat_fail(text.encode(errors="replace")[:TEXT_BYTES], DELIVERY_MS)
 
@@ -137,8 +149,8 @@ def fail(error: BaseException | str) -> None:
 
 
 def _install() -> None:
-    """Learns how the program ends. A forked child has the same hooks and no heartbeat: there they
-    do nothing."""
+    """Installs hooks that report how the program ends. A forked child inherits them, but has no
+    heartbeat: there they do nothing."""
     outer, outer_threads = sys.excepthook, threading.excepthook
 
     def on_exception(
@@ -181,8 +193,8 @@ def _user_line(frames: list[FrameType]) -> str | None:
 
 
 def _finish(error: BaseException | None) -> None:
-    """At exit, when nothing is queued: tells how this rank ended, and waits until all have ended or
-    the job is given up, so that they end alike."""
+    """At exit, when nothing is queued: reports how this rank ended, and waits until all have ended
+    or the job is given up, so that all end with the same status."""
     if _job.size == 1:
         return
     _job.ending = True

@@ -54,7 +54,8 @@ def _join() -> None:
         )
     everyone = MPI.COMM_WORLD
     largest = everyone.Get_attr(MPI.TAG_UB)
-    if lib.pl_mpi_open(MPI.__file__.encode(), MPI._handleof(MPI.BYTE), largest):
+    handles = MPI._handleof(MPI.BYTE), MPI._handleof(MPI.REQUEST_NULL), MPI._sizeof(MPI.Request)
+    if lib.pl_mpi_open(MPI.__file__.encode(), *handles, largest, MPI.ERR_TRUNCATE):
         raise_last()
     _state.update(MPI=MPI, place=environment.of_mpi(everyone), whole=True)
     n = everyone.size - environment.servers(everyone.size)
@@ -83,7 +84,7 @@ def _finalize(error: BaseException | None) -> None:
 
 
 def make_group(communicator: Any, ranks: Iterable[int]) -> Group:
-    """A group of an mpi4py communicator that nothing else uses; ranks: their numbers in the
+    """A group of an mpi4py communicator that nothing else uses. ranks: of its members, in the
     world."""
     handle = _state["MPI"]._handleof(communicator)
     made = Group(communicator.rank, list(ranks), communicator, handle)
@@ -109,7 +110,7 @@ def messages() -> Group:
 
 
 def servers() -> range:
-    """The ranks, after those of the workers, that serve stores: of `dist.send` and `receive`."""
+    """The ranks of servers, which follow those of the workers; for `dist.send` and `receive`."""
     init()
     return _state.get("servers", range(0))
 
@@ -120,8 +121,8 @@ def is_initialized() -> bool:
 
 
 def is_main() -> bool:
-    """Is this rank 0, which writes files and logs, or a process that has not joined a job? Joins
-    none."""
+    """Is this rank 0, which writes files and logs, or a process that has not joined a job? Does not
+    join one."""
     return not is_initialized() or _state["world"].rank == 0
 
 
@@ -161,7 +162,16 @@ def new_group(ranks: Iterable[int]) -> Group | None:
     return make_group(communicator, wanted) if world.rank in wanted else None
 
 
-def exchange(value: Any, root: int = 0) -> Any:
-    """The value of root, a Python object, on all ranks. Waits for them."""
-    world = init()
-    return value if world.size == 1 else world.communicator.bcast(value, root)
+def own_group(ranks: Iterable[int]) -> Group:
+    """The group of ranks that this rank is in, where all ranks are divided into such groups; all of
+    them call this, in the same order of calls."""
+    world, wanted = init(), list(ranks)
+    if len(wanted) == 1:
+        return _groups.setdefault(tuple(wanted), Group(0, wanted))
+    return make_group(world.communicator.Split(wanted[0], world.rank), wanted)
+
+
+def exchange(value: Any, root: int = 0, *, group: Group | None = None) -> Any:
+    """The value of root, a Python object, on all ranks of a group. Waits for them."""
+    group = group or init()
+    return value if group.size == 1 else group.communicator.bcast(value, root)

@@ -23,7 +23,7 @@ from .program import lower as lower_here
 
 TO_DEVICE = lookup("_to_device")
 GROUP = "__ctx_group__"
-LATE = 1 << 30  # steps of one segment, at most; see Program.finals
+SEGMENT_STEPS = 1 << 30  # more than any segment has; see Program.finals
 
 
 def crosses(outputs: Sequence[Value]) -> bool:
@@ -40,8 +40,8 @@ class Placement:
     """The device of each node of a graph.
 
     known: devices of variables. What depends on none of them runs where it is read, and so do
-    variables that are not in `known`: `readers` tells for each the devices. wanted: where values of
-    which nothing else tells should be. default: for the rest. Raises DeviceError for a node whose
+    variables that are not in `known`: `readers` gives the devices of each. wanted: of values whose
+    device nothing else decides. default: for the rest. Raises DeviceError for a node whose
     inputs are on several devices.
     """
 
@@ -238,7 +238,7 @@ class PlacedProgram:
         layouts: Mapping[Value, str] | None = None,
         wanted: Sequence[Context] = (),
     ):
-        """wanted: where outputs should be of which no input tells."""
+        """wanted: devices of outputs for which no input decides."""
         outputs, variables = extract(outputs, inputs)
         place = Placement(
             outputs, dict(zip(variables, devices)), devices[0], dict(zip(outputs, wanted))
@@ -301,7 +301,7 @@ class PlacedProgram:
             time, layout = 0, ""
             if v in made_by:
                 k, program, j = made_by[v]
-                time = k * LATE + min(program.finals[j], LATE - 1)
+                time = k * SEGMENT_STEPS + min(program.finals[j], SEGMENT_STEPS - 1)
                 layout = program.out_specs[j].layout
             finals.append(time)
             self.out_specs.append(spec(v.shape, v.dtype, place.of(v.node), layout))

@@ -4,7 +4,7 @@ callers and files give are read."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..engine.error import (
@@ -59,6 +59,14 @@ class Type(NamedTuple):
     shape: tuple[int, ...]
     dtype: str = "float32"
     layout: str = ""
+
+
+Shape = tuple[int, ...]
+Types = Sequence[Type]
+Attrs = dict[str, Any]  # of a call: by name
+# An array of NumPy or CuPy (`xp` is its module), an NDArray, or a value of a trace or graph (`F`
+# has their operators): rules are written once for all of them
+Array = Any
 
 
 class Param(NamedTuple):
@@ -181,7 +189,7 @@ PARSERS: dict[str, Callable] = {
     "dtype": dtype_name,
     "floats": lambda v: tuple(as_float(x) for x in several(_literal(v))),
 }
-# what a wrong value is told, where the name of the kind does not say it
+# what errors call a kind, where that is not its name
 KIND_TEXT = {"shape": "an int or a tuple of ints", "floats": "a float or a tuple of floats"}
 PARSERS |= {kind + "?": _optional(parse) for kind, parse in PARSERS.items()}
 

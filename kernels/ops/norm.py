@@ -7,12 +7,14 @@ data.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from ...engine.error import ShapeError
 from ..compose import vjp
 from ..pointwise import sum_to
-from ..record import COUNT, HALVES, Param, Type, operator, sample, uniform
+from ..record import COUNT, HALVES, Array, Param, Type, operator, sample, uniform
 from ..shapes import many_axes, must_be, one_axis
 from ..traits import BatchNorm, Rematerializes, RowForm
 from .reduce import along
@@ -35,7 +37,7 @@ def _stats(xp, x, axes, eps):
     return mean, var, 1 / xp.sqrt(var + eps)
 
 
-def cast_to(F, x, dtype):
+def cast_to(F: Any, x: Array, dtype: str) -> Array:
     return x if x.dtype == dtype else F.cast(x, dtype=dtype)
 
 
@@ -166,7 +168,7 @@ def _bn_infer(ins, axis, **_):
     return [x, stats, stats]
 
 
-def batch_norm_fill(ins, axis, **_):
+def batch_norm_fill(ins: Sequence[Type | None], axis: int, **_: Any) -> list[Type | None]:
     if ins[0] is None:
         return list(ins)
     stats = Type(
@@ -278,6 +280,26 @@ operator(
         " output_mean_var adds the mean and 1 / sqrt(var + eps). Source: Ioffe and Szegedy 2015,"
         " arXiv:1502.03167."
     ),
+)
+
+
+def _running_infer(ins, momentum):
+    must_be("_running", "running", ins[1], ins[0].shape)
+    return ins[:1]
+
+
+operator(
+    "_running",
+    inputs=("batch", "running"),
+    params=(Param("momentum", "float"),),
+    mutates=("running",),
+    infer=_running_infer,
+    fill=lambda ins, **_: [ins[0], ins[1] or ins[0]],
+    ref=lambda xp, batch, running, momentum: (batch, running * momentum + batch * (1 - momentum)),
+    grad=lambda F, dys, xs, ys, momentum: [dys[0], None],
+    traits=(Rematerializes(lambda F, xs, ys, momentum: xs[0]),),
+    samples=(sample((3,), (3,), momentum=0.9),),
+    doc="batch; running, in place, follows it: running = momentum running + (1 - momentum) batch.",
 )
 
 

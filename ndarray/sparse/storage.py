@@ -24,7 +24,8 @@ from ..ndarray import NDArray, Scope, state
 from ..tape import TapeNode, entries_of, next_seq, shadow
 
 DENSE = "default"
-# gradients use broadcasting operators even if the shapes are known to be equal
+# Gradients use broadcasting operators even if the shapes are known to be equal; for these the
+# kernels of the others take more storage types
 EQUAL_SHAPES = {f"broadcast_{n}": f"elemwise_{n}" for n in ("add", "sub", "mul")}
 
 
@@ -55,6 +56,7 @@ class Kernel(NamedTuple):
     grad: Callable | None = None
 
 
+# By operator name, as every table of kernels (kernels/native.py): records know of no arrays
 TABLE: dict[str, Kernel] = {}
 
 
@@ -141,14 +143,14 @@ def _fallback(op: Operator, inputs: Sequence[NDArray], attrs: dict) -> list[NDAr
 
 
 _warned: set[str] = set()
-tells = True  # MXNET_STORAGE_FALLBACK_LOG_VERBOSE in compatibility mode
+warns = True  # MXNET_STORAGE_FALLBACK_LOG_VERBOSE in compatibility mode
 
 
 def _warn(name: str, stypes: list[str], out: str) -> None:
     if _state.gradient or name in _warned:
         return
     _warned.add(name)
-    if tells:
+    if warns:
         warnings.warn(
             f"storage fallback: {name} has no kernel for storage types {', '.join(stypes)}; its"
             f" inputs are made dense and the result is {out} (reported once)",

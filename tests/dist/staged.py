@@ -297,7 +297,9 @@ def measured() -> None:
 
 if __name__ == "__main__":
     dist.init()
-    globals()[sys.argv[1]](*sys.argv[2:])
-    nd.waitall()
-    if dist.rank() == 0:
-        print("done", flush=True)
+    for case in sys.argv[1:]:  # a function and its arguments: "ranks,skips,1f1b"
+        name, *arguments = case.split(",")
+        globals()[name](*arguments)
+        nd.waitall()
+        if dist.is_main():
+            print("done", flush=True)

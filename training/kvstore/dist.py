@@ -3,21 +3,22 @@ summed over all processes, and every process makes the same update."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ...dist import Group, all_gather, all_reduce, barrier, broadcast, init
-from ...dist.schedules import SLICE_BYTES
+from ...dist import Group, all_gather, all_reduce, barrier, broadcast, data_group
+from ...dist.buckets import sum_together
 from ...engine import cpu
 from ...ndarray import NDArray
+from ...ndarray.autograd import pause
 from ...ndarray.creation import array, zeros
 from ...ndarray.functions import add_n
+from ...ndarray.launch import copy_into
 from ...ndarray.sparse import row_sparse_array
 from .base import STORES
 from .comm import total
 from .compression import GradientCompression
 from .kvstore import KVStore
-
-SMALL_BYTES = 1 << 16  # gradients below it are sent together
 
 
 class DistStore(KVStore):
@@ -25,12 +26,20 @@ class DistStore(KVStore):
 
     All processes call the same methods with the same keys in the same order. The sums have the same
     bits in all of them, so the weights stay equal without being sent.
+
+    group: the processes; default: those along the axis "data" of the current mesh; without a mesh
+        all of them.
     """
 
-    def __init__(self, handle: str = "dist_sync"):
+    takes_group = True
+
+    def __init__(self, handle: str = "dist_sync", group: Group | None = None):
         super().__init__(handle)
-        self._group: Group = init()
+        self._group: Group = group or self._all()
         self._ids: dict = {}  # of what is sent together: an id of the group
+
+    def _all(self) -> Group:
+        return data_group(f"kvstore={self._type!r}")
 
     @property
     def rank(self) -> int:
@@ -54,45 +63,49 @@ class DistStore(KVStore):
             mine = stored if self.rank == 0 else stored[0:0]
             self._stored[key] = self._sum_rows(key, mine)
 
+    def share(self, key: Any, weights: Sequence[NDArray]) -> None:
+        stored = self._stored.get(key)
+        if stored is None or len(weights) > 1 or stored is weights[0]:
+            return
+        if stored.stype == weights[0].stype == "default":
+            with pause():
+                copy_into(stored, weights[0])
+            self._stored[key] = weights[0]
+
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
-        """What travels between processes is compressed: {"type": "2bit", "threshold": 0.5}, a
-        sixteenth of the bytes, or {"type": "fp16"}, a half. float32 gradients only; rows of sparse
-        ones travel as they are."""
+        """Gradients are sent compressed: {"type": "2bit", "threshold": 0.5} takes a sixteenth of
+        the bytes, {"type": "fp16"} half. float32 gradients only; rows of sparse gradients are not
+        compressed."""
         self._compression = GradientCompression(compression_params, ("2bit", "fp16"))
 
     def _sum(self, key, arrays, priority: int) -> NDArray:
         return total(arrays, arrays[0].context)  # compressed later: the sum over this process
 
     def _over_processes(self, sums: list[tuple], firsts: dict) -> list[tuple]:
-        """Small ones travel together, in the order in which they are pushed."""
+        """Sums over processes. Small arrays share one message, in the order in which they are
+        pushed."""
         if self._compression is not None:
             return [(key, self._compressed(key, merged, firsts[key])) for key, merged in sums]
         if self._group.size == 1:
             return sums
-        made: dict = {}
-        together: list[int] = []
-        n_bytes = 0
-        for i, (key, merged) in enumerate(sums):
-            s = merged._spec
-            if s.stype != "default":
-                made[i] = self._sum_rows(key, merged)
-            elif s.nbytes >= SMALL_BYTES:
-                made[i] = self._reduce([i], sums, firsts)[0]
-            else:
-                if together and (
-                    n_bytes + s.nbytes > SLICE_BYTES or sums[together[0]][1].dtype != merged.dtype
-                ):
-                    made.update(zip(together, self._reduce(together, sums, firsts)))
-                    together, n_bytes = [], 0
-                together.append(i)
-                n_bytes += s.nbytes
-        if together:
-            made.update(zip(together, self._reduce(together, sums, firsts)))
-        return [(key, made[i]) for i, (key, _) in enumerate(sums)]
+        made = dict(sums)
+        dense = [(key, merged) for key, merged in sums if merged._spec.stype == "default"]
+        keys = [key for key, _ in dense]
+        summed = sum_together(
+            [merged for _, merged in dense],
+            self._group,
+            names=[str(key) for key in keys],
+            priorities=[firsts[key] for key in keys],
+            number=lambda some: self._number(tuple(keys[i] for i in some)),
+        )
+        made.update(zip(keys, summed))
+        for key, merged in sums:
+            if merged._spec.stype != "default":
+                made[key] = self._sum_rows(key, merged)
+        return list(made.items())
 
     def _compressed(self, key, merged: NDArray, priority: int) -> NDArray:
-        """The sum over processes of what arrives of their gradients: that of float16 values is made
-        in float16."""
+        """The sum over processes of compressed gradients; float16 values are added in float16."""
         if merged.stype != "default":
             return self._sum_rows(key, merged) if self._group.size > 1 else merged
         compression, group, number = self._compression, self._group, self._number((key,))
@@ -110,20 +123,9 @@ class DistStore(KVStore):
             number = self._ids[keys] = self._group.new_id()
         return number
 
-    def _reduce(self, some: list[int], sums: list[tuple], firsts: dict) -> list[NDArray]:
-        keys = tuple(sums[i][0] for i in some)
-        arrays = [sums[i][1] for i in some]
-        return all_reduce(
-            arrays,
-            group=self._group,
-            name=", ".join(map(str, keys[:3])) + (" ..." if len(keys) > 3 else ""),
-            key=self._number(keys),
-            priority=max(firsts[k] for k in keys),
-        )
-
     def _sum_rows(self, key, merged: NDArray) -> NDArray:
-        """The sum of row_sparse values. Each process has other rows: their numbers are exchanged
-        first, which waits."""
+        """The sum of row_sparse values. Each process may have other rows, so the row numbers are
+        gathered first, which waits."""
         group, shape = self._group, merged.shape
         data, rows = merged._parts
         counts = all_gather(array([rows.shape[0]], dtype="int64"), group=group, name=f"{key} rows")
