@@ -20,12 +20,8 @@ from .collectives import (
     send,
 )
 from .group import Group
-<<<<<<< HEAD
-from .mesh import Mesh, current_mesh, mesh, shard, sum_gradients
-from .partition import Partition, Stage, partition
-=======
 from .mesh import Mesh, current_mesh, data_group, mesh, shard, sum_gradients
->>>>>>> main
+from .partition import Partition, Stage, partition
 from .pipeline import Pipeline, pipeline
 from .placed import Placed
 from .world import (

@@ -39,14 +39,9 @@ def order(kind: str, n_stages: int, stage: int, n: int) -> list[tuple[str, int]]
     return made + [(BACKWARD, i) for i in range(n - ahead, n)]
 
 
-<<<<<<< HEAD
 class _Kept(NamedTuple):
     """Of a micro-batch between its forward and its backward: what was received and sent, and
     where the last stage's backward begins."""
-=======
-class _Kind(NamedTuple):
-    """Shape and dtype of what one stage sends to the next."""
->>>>>>> main
 
     received: list[NDArray]
     sent: list[NDArray]
@@ -254,7 +249,6 @@ def pipeline(
     group: Group | None = None,
     devices: Sequence[Context] | None = None,
 ) -> Pipeline:
-<<<<<<< HEAD
     """Runs the stages of a network on micro-batches: `pipe.step(x, y)` in a training loop is
     forward and backward of all, `trainer.step` of a Trainer of `pipe.collect_params()` the update.
 
@@ -264,16 +258,6 @@ def pipeline(
         loss: of the network's output and the labels, a loss for each sample. None: the outputs are
             those of loss operators (a Symbol's SoftmaxOutput), and the labels the last input.
         micro_batches: into how many parts a batch is cut, along axis 0.
-=======
-    """A network of stages, one for each rank of a group. In a training loop `pipe.step(x, y)` runs
-    forward and backward of all stages; then a Trainer of `pipe.stage`'s parameters updates them.
-
-    Args:
-        stages: blocks with one input and one output, all of them on all ranks; each rank uses its
-            own. Their gradients add up: grad_req "add".
-        loss: of the last stage's output and the labels, a loss for each sample.
-        micro_batches: into how many parts a batch is split, along axis 0.
->>>>>>> main
         schedule: "1f1b" or "gpipe", see `order`.
         group: default: all ranks; mesh.group("pipe").
         devices: runs all stages of a Partition in this process, one on each device.

@@ -146,19 +146,9 @@ class Trainer:
             optimizer.param_dict = by_index
         else:
             self._optimizer = opt.create(optimizer, param_dict=by_index, **params)
-<<<<<<< HEAD
-        split = [p.name for p in self._params if p._part is not None]
-        if split and not type(self._optimizer).elementwise:
-            raise TrainerError(
-                f"{type(self._optimizer).__name__} may need whole weights, as for their norms, but"
-                f" Parameter {split[0]} is split over ranks\n  fix: an optimizer such as sgd or"
-                " adam; a class whose update is elementwise says so: elementwise = True"
-            )
-=======
         wrong = shards.needs_whole(self._params, self._optimizer)
         if wrong:
             raise TrainerError(wrong)
->>>>>>> main
         self._updaters = self._made_updaters(len(self._contexts) or 1)
 
     # ---- the store -------------------------------------------------------------------------------

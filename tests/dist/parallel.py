@@ -307,7 +307,7 @@ def mistakes() -> None:
     told("run only as part of a graph\n  fix: net.hybridize()", lambda: net(x))
     for optimizer in ("lamb", "lars"):
         told(
-            "may need whole weights",
+            "needs whole weights",
             lambda: gluon.Trainer(net.collect_params(), optimizer, kvstore=None),
         )
     first = ("model", None, None, None)
