@@ -114,8 +114,9 @@ def fill(parameters) -> None:
             p.set_data(nd.array(generator.standard_normal(p.shape) / 2))
 
 
-def trainer(parameters):
-    return gluon.Trainer(parameters, "sgd", {"learning_rate": 0.1, "momentum": 0.9}, kvstore=None)
+def trainer(parameters, kvstore=None):
+    options = {"learning_rate": 0.1, "momentum": 0.9}
+    return gluon.Trainer(parameters, "sgd", options, kvstore=kvstore)
 
 
 loss = gluon.loss.SoftmaxCrossEntropyLoss()
@@ -217,8 +218,7 @@ def both() -> None:
     half = slice(mesh.coordinate("data") * n, (mesh.coordinate("data") + 1) * n)
     for x, y in batches("words"):
         pipe.step(x[half], y[half])
-        dist.sum_gradients(pipe, mesh.group("data"))
-        update = update or trainer(pipe.collect_params())
+        update = update or trainer(pipe.collect_params(), "dist_sync")  # over the axis "data"
         update.step(BATCH)
     wanted = alone("words")[1]
     for name, p in pipe.collect_params().items():
