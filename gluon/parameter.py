@@ -192,8 +192,7 @@ class Parameter(SparseRows):
         axes = None if axes is None else tuple(axes)
         if axes == self._shard:
             return
-        wrong = shards.misuse(self, axes)
-        if wrong:
+        if wrong := shards.misuse(self, axes):
             raise ParameterError(f"Parameter '{self.name}': {wrong}")
         part = shards.part_of(axes)
         whole = None if self._data is None else self._reduce()
@@ -205,8 +204,7 @@ class Parameter(SparseRows):
         """What this rank keeps of the whole array."""
         if self._part is None:
             return whole
-        wrong = shards.misfit(self, whole.shape)
-        if wrong:
+        if wrong := shards.misfit(self, whole.shape):
             raise ParameterError(f"Parameter '{self.name}': {wrong}")
         return self._part.of(whole)
 
