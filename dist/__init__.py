@@ -21,7 +21,9 @@ from .collectives import (
 )
 from .group import Group
 from .mesh import Mesh, current_mesh, data_group, mesh, shard, sum_gradients
+from .partition import Partition, Stage, partition
 from .pipeline import Pipeline, pipeline
+from .placed import Placed
 from .world import (
     exchange,
     init,
@@ -38,7 +40,10 @@ from .world import (
 __all__ = [
     "Group",
     "Mesh",
+    "Partition",
     "Pipeline",
+    "Placed",
+    "Stage",
     "all_gather",
     "all_reduce",
     "all_to_all",
@@ -55,6 +60,7 @@ __all__ = [
     "local_size",
     "mesh",
     "new_group",
+    "partition",
     "pipeline",
     "rank",
     "receive",

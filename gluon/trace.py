@@ -11,7 +11,8 @@ from typing import Any
 from ..engine import Context, current_context
 from ..engine.error import DynamicShape, InvalidValue, MXNetError
 from ..graph.graph import Node, Value, rewrite, topological, values_of, variable, with_inputs
-from ..graph.passes.shard import Split, split_graph
+from ..graph.passes.shard import split_graph
+from ..graph.passes.shard_layouts import Split
 from ..graph.placement import TO_DEVICE, Placement, crosses
 from ..kernels.traits import Collective
 from ..ndarray import autograd

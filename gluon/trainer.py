@@ -256,7 +256,7 @@ class Trainer:
             store.init(i, p._data[0])
         else:
             store.broadcast(i, p._data[0], p.list_data())
-        if isinstance(store, KVStore) and self._update_on_kvstore:
+        if isinstance(store, KVStore) and self._update_on_kvstore and p._stype == "default":
             store.share(i, p.list_data())
         return True
 
@@ -368,11 +368,12 @@ class Trainer:
             # in the order in which backward computes them
             dense.sort(key=lambda item: item[1].list_data()[0]._tape.rank)
             wanted = [(i, p) for i, p in wanted if p.list_grad()[0].stype != "default"]
-            targets = [p.list_data() for _, p in dense] if self._update_on_kvstore else None
-            keys = [i for i, _ in dense]
-            store.pushpull(
-                keys, [p.list_grad() for _, p in dense], out=targets, priority=[-i for i in keys]
-            )
+            keys, grads = [i for i, _ in dense], [p.list_grad() for _, p in dense]
+            firsts = [-i for i in keys]
+            if self._update_on_kvstore:
+                store.pushpull(keys, grads, [p.list_data() for _, p in dense], firsts)
+            else:
+                store.sum_in_place(keys, grads, firsts)
         for i, p in wanted:
             grads = p.list_grad()
             if grads[0].stype != "default":

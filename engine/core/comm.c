@@ -23,7 +23,7 @@ enum { TAG_BITS = 12, SLICE_TAGS = (1 << TAG_BITS) - 1, DESCRIPTION_TAG = SLICE_
 enum { DESCRIPTION_BYTES = 512, MESSAGE_BYTES = 4400 };
 static const int64_t FINISHED_NS = 1000000000;
 static const int64_t DOUBT_NS = 5000000000;   /* for a better reason than that a message failed */
-enum { MAX_WORK = 16, IDLE_NS = 8000 };
+enum { MAX_WORK = 16, IDLE_NS = 8000, REQUEST_NS = 20 };    /* of tests that find nothing: less than that */
 enum { NOT_POSTED = 0, POSTED, COMPLETE, ARRIVED };     /* complete: for MPI; arrived: the operation knows */
 
 static struct {
@@ -320,7 +320,7 @@ static int look(const call *c, bool *moved)
             moved_ns = end_ns;
             break;
         }
-        if (end_ns - start_ns < IDLE_NS)
+        if (end_ns - start_ns < IDLE_NS + (int64_t)posted.n * REQUEST_NS)
             break;
         start_ns = end_ns;
     }
@@ -554,9 +554,11 @@ static int call_cancel(void *arg)
     call *c = arg;
     pthread_mutex_lock(&comm_lock);
     bool is_over = c->timeout_s > 0 && pl_profiler_now() - c->start_ns >= (int64_t)(c->timeout_s * 1e9);
-    if (!atomic_load(&gave_up) && c->doubt)
+    if (atomic_load(&gave_up))                /* another rank was a moment faster */
+        pl_fail(PL_FAILED, reason);
+    else if (c->doubt)
         pl_fail(c->doubt_status, c->doubt);
-    else if (!atomic_load(&gave_up) && is_over)
+    else if (is_over)
         say_timed_out(c);
     abandon(c);
     pthread_mutex_unlock(&comm_lock);

@@ -18,7 +18,11 @@ def test_collectives_have_gradients_and_run_in_graphs(n):
 
 
 def test_layouts_of_single_operators_and_what_mistakes_are_told():
-    done(2, "mistakes", "layouts")
+    done(2, "mistakes", "layouts", "scaled")
+
+
+def test_split_channels_give_the_weights_of_whole_ones():
+    done(2, "pictures,False", "pictures,True")
 
 
 CASES = {1: ["1x1,rows"], 2: ["1x2,rows", "2x1,rows", "1x2,columns"], 4: ["2x2,rows"]}

@@ -57,6 +57,22 @@ def test_what_all_ranks_write_to_a_weight_between_steps_stays_as_in_one_process(
     assert out.count("same") == 2
 
 
+def test_sums_in_place_leave_what_is_stored():
+    out = launched.succeed(
+        2,
+        START + "kv, sizes = mx.kv.create('dist_sync'), (3, 20000, 5)\n"
+        "kv.init([0, 1, 2], [nd.zeros((n,)) for n in sizes])\n"
+        "grads = [[nd.full((n,), world.rank + 1 + n)] for n in sizes]\n"
+        "kv.sum_in_place([0, 1, 2], grads, [0, -1, -2])\n"
+        "stored = [nd.ones((n,)) for n in sizes]\n"
+        "kv.pull([0, 1, 2], out=stored)\n"
+        "assert all((g.asnumpy() == 3 + 2 * n).all() for (g,), n in zip(grads, sizes))\n"
+        "assert not any(s.asnumpy().any() for s in stored)\n"
+        "print('summed')",
+    )
+    assert out.count("summed") == 2
+
+
 def test_ranks_that_run_other_operations_are_told_so():
     status, out = launched.run(
         2,

@@ -242,4 +242,7 @@ void failed_messages(void)
     n_breaking = 0;
 }
 
-void open_messages(void) { CHECK(pl_mpi_open(NULL, BYTE, NULL_REQUEST, sizeof(int), (1 << 28) - 1) == PL_OK); }
+void open_messages(void)
+{
+    CHECK(pl_mpi_open(NULL, BYTE, NULL_REQUEST, sizeof(int), (1 << 28) - 1, TRUNCATED) == PL_OK);
+}

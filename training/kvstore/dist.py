@@ -16,9 +16,9 @@ from ...ndarray.functions import add_n
 from ...ndarray.launch import copy_into
 from ...ndarray.sparse import row_sparse_array
 from .base import STORES
-from .comm import total
+from .comm import copy_back, in_turn, priority_of, total
 from .compression import GradientCompression
-from .kvstore import KVStore
+from .kvstore import KVStore, priorities
 
 
 class DistStore(KVStore):
@@ -81,7 +81,23 @@ class DistStore(KVStore):
     def _sum(self, key, arrays, priority: int) -> NDArray:
         return total(arrays, arrays[0].context)  # compressed later: the sum over this process
 
-    def _over_processes(self, sums: list[tuple], firsts: dict) -> list[tuple]:
+    def sum_in_place(self, key: Any, value: Any, priority: int | Sequence[int] = 0) -> None:
+        pairs, firsts = self._pairs(key, value), {}
+        sums: list[tuple[Any, NDArray]] = []
+        with pause():
+            for (k, arrays), first in zip(pairs, priorities(priority, len(pairs))):
+                firsts[k] = in_turn(arrays, first)
+                with priority_of(firsts[k]):
+                    sums.append((k, self._sum(k, arrays, firsts[k])))
+            targets = dict(pairs)
+            for k, merged in self._over_processes(sums, firsts, in_place=True):
+                with priority_of(firsts[k]):
+                    for o in targets[k]:
+                        copy_back(merged, o)
+
+    def _over_processes(
+        self, sums: list[tuple], firsts: dict, in_place: bool = False
+    ) -> list[tuple]:
         """Sums over processes. Small arrays share one message, in the order in which they are
         pushed."""
         if self._compression is not None:
@@ -97,6 +113,7 @@ class DistStore(KVStore):
             names=[str(key) for key in keys],
             priorities=[firsts[key] for key in keys],
             number=lambda some: self._number(tuple(keys[i] for i in some)),
+            in_place=in_place,
         )
         made.update(zip(keys, summed))
         for key, merged in sums:

@@ -22,7 +22,7 @@ from .base import STORES, StoreError
 from .comm import total
 from .compression import GradientCompression
 from .dist import DistStore
-from .kvstore import priorities
+from .kvstore import KVStore, priorities
 
 BIG = 1_000_000  # elements: larger weights are split over all servers
 
@@ -36,6 +36,7 @@ class AsyncStore(DistStore):
     """
 
     takes_group = False
+    sum_in_place = KVStore.sum_in_place  # over servers
 
     def __init__(self, handle: str = "dist_async"):
         super().__init__(handle)
