@@ -2,8 +2,8 @@
  * ready ops and calls the function again from time to time. So several transfers are in flight in one lane.
  *
  * Between polls a lane that has nothing to start sleeps: an eighth of the time since something progressed, or a quarter
- * of the time between the last two that progressed; at least 20 us, at most 1 ms. An op that becomes ready, or a thread
- * that begins to wait, wakes it at once. */
+ * of the recent average between two polls that progressed; at least 20 us, at most 1 ms. An op that becomes ready, or a
+ * thread that begins to wait, wakes it at once. */
 #ifndef PLAIT_FLIGHT_H
 #define PLAIT_FLIGHT_H
 #include "push.h"
