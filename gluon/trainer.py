@@ -368,12 +368,12 @@ class Trainer:
             # in the order in which backward computes them
             dense.sort(key=lambda item: item[1].list_data()[0]._tape.rank)
             wanted = [(i, p) for i, p in wanted if p.list_grad()[0].stype != "default"]
-            keys, grads = [i for i, _ in dense], [p.list_grad() for _, p in dense]
+            keys, lists = [i for i, _ in dense], [p.list_grad() for _, p in dense]
             firsts = [-i for i in keys]
             if self._update_on_kvstore:
-                store.pushpull(keys, grads, [p.list_data() for _, p in dense], firsts)
+                store.pushpull(keys, lists, [p.list_data() for _, p in dense], firsts)
             else:
-                store.sum_in_place(keys, grads, firsts)
+                store.sum_in_place(keys, lists, firsts)
         for i, p in wanted:
             grads = p.list_grad()
             if grads[0].stype != "default":
