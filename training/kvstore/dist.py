@@ -31,6 +31,7 @@ class DistStore(KVStore):
         super().__init__(handle)
         self._group: Group = init()
         self._ids: dict = {}  # of what is sent together: an id of the group
+        self._turns: dict = {}  # key -> its turn among those that are sent
 
     @property
     def rank(self) -> int:
@@ -72,10 +73,12 @@ class DistStore(KVStore):
         made: dict = {}
         together: list[int] = []
         n_bytes = 0
-        for i, (key, merged) in enumerate(sums):
+        # that of the first step, which was the same on all ranks: GPUs need it to be
+        for i in sorted(range(len(sums)), key=lambda i: self._turn(sums[i][0])):
+            merged = sums[i][1]
             s = merged._spec
             if s.stype != "default":
-                made[i] = self._sum_rows(key, merged)
+                made[i] = self._sum_rows(sums[i][0], merged)
             elif s.nbytes >= SMALL_BYTES:
                 made[i] = self._reduce([i], sums, firsts)[0]
             else:
@@ -89,6 +92,9 @@ class DistStore(KVStore):
         if together:
             made.update(zip(together, self._reduce(together, sums, firsts)))
         return [(key, made[i]) for i, (key, _) in enumerate(sums)]
+
+    def _turn(self, key) -> int:
+        return self._turns.setdefault(key, len(self._turns))
 
     def _compressed(self, key, merged: NDArray, priority: int) -> NDArray:
         """The sum over processes of what arrives of their gradients: that of float16 values is made
