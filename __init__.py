@@ -8,6 +8,7 @@ where.
 import importlib
 import importlib.machinery
 import sys
+import types
 
 __version__ = "0.4.0"
 
@@ -156,7 +157,9 @@ class _Finder:
     """Finds `plait.io` and all below it where MODULES says: one module under both names."""
 
     @staticmethod
-    def find_spec(fullname, path=None, target=None):
+    def find_spec(
+        fullname: str, path: object = None, target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
         if not fullname.startswith(f"{__name__}."):
             return None
         name = fullname.removeprefix(f"{__name__}.")
@@ -167,13 +170,14 @@ class _Finder:
         return importlib.machinery.ModuleSpec(fullname, loader, loader_state=real)  # type: ignore[arg-type]
 
     @staticmethod
-    def create_module(spec):
+    def create_module(spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
         module = importlib.import_module(spec.loader_state)
         spec.loader_state = module.__spec__
         return module
 
     @staticmethod
-    def exec_module(module):
+    def exec_module(module: types.ModuleType) -> None:
+        assert module.__spec__ is not None
         module.__spec__ = module.__spec__.loader_state  # the module keeps its own identity
 
 
@@ -181,7 +185,7 @@ class _Missing:
     """The last finder: says of modules of MXNet that plait lacks what to use instead."""
 
     @staticmethod
-    def find_spec(fullname, path=None, target=None):
+    def find_spec(fullname: str, path: object = None, target: object = None) -> None:
         if fullname.startswith(f"{__name__}."):
             from .engine import missing
 

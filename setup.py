@@ -57,11 +57,11 @@ class IncrementalBuild(build_ext):
     """build_ext that keeps its objects in build/, compiles what changed since, and that on as many
     cores as this process may use."""
 
-    def finalize_options(self):
+    def finalize_options(self) -> None:
         super().finalize_options()
         self.build_temp = str(ROOT / "build" / f"objects-{sys.implementation.cache_tag}")
 
-    def build_extensions(self):
+    def build_extensions(self) -> None:
         compiler = self.compiler
         compile_in_turn, compile_one = compiler.compile, compiler._compile
 

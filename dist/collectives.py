@@ -24,7 +24,7 @@ from .world import group_of, init, messages
 
 
 def run(kind: str, x: NDArray, attrs: dict[str, Any]) -> NDArray:
-    """What runs the collective of a graph between two programs: the hook "collective"."""
+    """Runs the collective of a graph, between two programs: the hook "collective"."""
     more = {k: v for k, v in attrs.items() if k not in ("ranks", "rank", "alike")}
     with pause():
         return globals()[kind](x, group=group_of(attrs["ranks"]), **more)
@@ -66,16 +66,18 @@ def all_reduce(
     """The sum of all ranks' x, on all ranks, with the same bits.
 
     Its gradient is that of the sum of all ranks' losses: the sum of all ranks' gradients. With
-    `alike` all ranks compute the same loss from the result, which counts once: their gradient.
+    `alike` all ranks compute the same loss from the result, which counts once: the gradient of
+    the result is then that of x.
 
     Args:
-        x: an NDArray of the same shape and dtype on all ranks; or a list of them, which travel
-            together.
+        x: an NDArray of the same shape and dtype on all ranks; or a list of them, which share
+            one message.
         op: "sum", "mean", "max", "min" or "prod".
-        out: where the result goes (x: in place); default: a new array.
+        out: an array to write the result into (x: in place); default: a new one.
         group: default: all ranks.
         name: for errors and the profiler.
-        key: of `Group.new_id`: compared between ranks only at its first use.
+        key: of `Group.new_id`, for a call that is repeated: ranks compare its description only at
+            the first use.
         priority: of the ready collectives, the one with the highest is sent first.
     Raises MXNetError, at a wait, when ranks do not match or one does not answer.
     """
@@ -101,29 +103,23 @@ def all_reduce(
             else empty(t.shape, ctx=h.context, dtype=t.dtype)
             for t, h in zip(targets, here)
         ]
-        sizes = tuple(r.size for r in results)
-        if len(here) == 1:
-            same = here[0] is results[0]
-            group.run(
-                "all_reduce",
-                here if same else [here[0], results[0]],
-                [UPDATE] if same else [READ, WRITE],
-                (here[0].size, same),
-                combine,
-                name,
-                key,
-                priority,
-            )
-        elif here[0].context.kind.streams:
-            uses = [READ] * len(here) + [WRITE] * len(here)
-            group.run("bucket", [*here, *results], uses, (sizes,), combine, name, key, priority)
-        else:
+        n, n_in_place = len(here), sum(a is r for a, r in zip(here, results))
+        if 0 < n_in_place < n:
             for a, r in zip(here, results):
                 if a is not r:
                     copy_into(a, r)
-            group.run(
-                "bucket", results, [UPDATE] * len(results), (sizes,), combine, name, key, priority
-            )
+            n_in_place = n
+        same = n_in_place == n
+        group.run(
+            "all_reduce" if n == 1 else "bucket",
+            results if same else [*here, *results],
+            [UPDATE] * n if same else [READ] * n + [WRITE] * n,
+            (here[0].size if n == 1 else tuple(r.size for r in results), same),
+            combine,
+            name,
+            key,
+            priority,
+        )
         for r, t in zip(results, targets):
             if op == "mean":
                 r /= group.size
@@ -316,15 +312,15 @@ def _message(
 def collect(
     value: Any, root: int | None = None, *, group: Group | None = None, name: str = ""
 ) -> list | None:
-    """The values of all ranks, Python objects, in the order of ranks. Waits for them: for small
-    things, once in a while.
+    """The values of all ranks, Python objects, in the order of ranks. Waits for all ranks, so it is
+    for small objects and rare calls.
 
     root: only this rank gets them, the others None; default: all do.
     """
     group = group or init()
     if group.size == 1:
         return [value]
-    barrier(group, name=f"collect {name}".rstrip())  # a rank that does other things is told so
+    barrier(group, name=f"collect {name}".rstrip())  # raises where ranks call different things
     exchanged = group.communicator
     return exchanged.allgather(value) if root is None else exchanged.gather(value, root)
 

@@ -1,4 +1,4 @@
-"""Which rank of a job a process is: from what started it, before MPI starts, and from MPI itself.
+"""The rank of a process: from the variables that its launcher set, or from MPI.
 
 >>> of_environment({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4",
 ...                 "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"})
@@ -15,8 +15,8 @@ from ..engine.error import InvalidValue, compose
 
 
 class Place(NamedTuple):
-    """Where a process stands in its job. local: among the processes of the same machine; None where
-    what started the process does not say it."""
+    """The rank of a process, and the number of ranks. local: among the processes of the same
+    machine; None where the launcher does not set it."""
 
     rank: int
     size: int
@@ -24,8 +24,8 @@ class Place(NamedTuple):
     local_size: int | None
 
 
-# what starts jobs: its variables in the order of Place ("": it has none). srun starts ranks of
-# either MPI and sets variables of theirs too, so theirs come first.
+# Of each launcher: its variables in the order of Place ("": it has none). srun starts ranks of
+# either MPI, which sets its own variables too, so those come first.
 VARIABLES = {
     "Open MPI": (
         "OMPI_COMM_WORLD_RANK",
@@ -34,14 +34,14 @@ VARIABLES = {
         "OMPI_COMM_WORLD_LOCAL_SIZE",
     ),
     "MPICH": ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
-    # the step's: a batch script outside srun has SLURM_PROCID and SLURM_NTASKS, and is one process
+    # of the job step: a batch script outside srun has SLURM_PROCID and SLURM_NTASKS, and is alone
     "Slurm": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""),
 }
 
 
 def of_environment(environ: Mapping[str, str] = os.environ) -> Place | None:
-    """The place that the variables of Open MPI, MPICH or Slurm tell; None: this process was started
-    alone.
+    """The place that the variables of Open MPI, MPICH or Slurm give; None: no launcher started this
+    process.
 
     Raises InvalidValue for variables that contradict each other.
     """
@@ -56,7 +56,7 @@ def _number(environ: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not text.isascii() or not text.isdigit():
-        raise InvalidValue(f"{name}={text!r}: must be a number, as what starts a job sets it")
+        raise InvalidValue(f"{name}={text!r}: must be a number, as the launcher sets it")
     return int(text)
 
 
@@ -67,7 +67,7 @@ def _checked(starter: str, names: tuple[str, ...], values: list[int | None]) -> 
         shown = " ".join(f"{n}={v}" for n, v in zip(names, values) if v is not None)
         raise InvalidValue(
             compose(
-                f"{starter} told this process a rank beyond the number of ranks: {shown}",
+                f"{starter} gave this process a rank beyond the number of ranks: {shown}",
                 fix="unset these variables, or start the job again",
             )
         )

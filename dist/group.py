@@ -152,7 +152,7 @@ class Group:
         timeout: float | None,
     ) -> None:
         """Pushes a schedule, for MPI. description: "": it is not compared."""
-        number = self._single_id() if key is None else key
+        number = self._single_id() if key is None else key  # once: ranks count alike
         text = description.encode()[:500] if description else ffi.NULL
         at = location.capture()
         status = lib.PL_AGAIN

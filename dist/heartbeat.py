@@ -1,8 +1,8 @@
-"""Failure of a rank: the others are told why, and all end with status 1, within seconds.
+"""Failure of a rank: its reason is sent to the others, and all end with status 1, within seconds.
 
-The core's thread (engine/core/heartbeat.h) finds out which ranks live. Here is what it needs of
-Python: where rank 0 listens, how this rank's program ended, and the end of a process whose program
-does not notice that the job was given up.
+The core's thread (engine/core/heartbeat.h) finds out which ranks are alive. This module does what
+needs Python: it exchanges the address of rank 0, reports how this rank's program ended, and ends a
+process whose program does not notice that the job was given up.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Hub(NamedTuple):
 
 
 class _Job:
-    """What this process knows of its job."""
+    """The state of this process in its job."""
 
     rank: int = 0
     size: int = 1  # more: the heartbeat runs
@@ -64,7 +64,8 @@ def start(
     exchange: Callable[[Any], Any],
     abandon: Callable[[], None] | None = None,
 ) -> None:
-    """Watches the other ranks from now on, and tells them how this one ends. All ranks call it.
+    """Watches the other ranks from now on, and reports to them how this one ends. All ranks call
+    it.
 
     Args:
         exchange: returns rank 0's argument on all ranks.
@@ -128,7 +129,7 @@ def culprit() -> tuple[int, str] | None:
 
 
 def fail(error: BaseException | str) -> None:
-    """Tells all ranks that this one fails, and why; the job is given up."""
+    """Reports to all ranks that this one failed, and why; the job is given up."""
     text = error if isinstance(error, str) else _described(error, error.__traceback__)
     lib.pl_heartbeat_fail(text.encode(errors="replace")[:TEXT_BYTES], DELIVERY_MS)
 
@@ -137,8 +138,8 @@ def fail(error: BaseException | str) -> None:
 
 
 def _install() -> None:
-    """Learns how the program ends. A forked child has the same hooks and no heartbeat: there they
-    do nothing."""
+    """Installs hooks that report how the program ends. A forked child inherits them, but has no
+    heartbeat: there they do nothing."""
     outer, outer_threads = sys.excepthook, threading.excepthook
 
     def on_exception(
@@ -181,8 +182,8 @@ def _user_line(frames: list[FrameType]) -> str | None:
 
 
 def _finish(error: BaseException | None) -> None:
-    """At exit, when nothing is queued: tells how this rank ended, and waits until all have ended or
-    the job is given up, so that they end alike."""
+    """At exit, when nothing is queued: reports how this rank ended, and waits until all have ended
+    or the job is given up, so that all end with the same status."""
     if _job.size == 1:
         return
     _job.ending = True

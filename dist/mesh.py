@@ -17,8 +17,8 @@ _current: list[Mesh] = []  # the mesh in use
 
 
 class Mesh:
-    """The ranks of a job along named axes. axes: their sizes by name; of neighbours along the last
-    one, the numbers differ by 1."""
+    """The ranks of a job along named axes. axes: their sizes by name. Neighbours along the last
+    axis have consecutive ranks."""
 
     def __init__(self, axes: dict[str, int]):
         world = init()
@@ -97,7 +97,7 @@ class Part:
             return whole.slice_axis(axis=self.axis, begin=begin, end=begin + n)
 
     def whole(self, part: NDArray) -> NDArray:
-        """The whole array, on all ranks of the group, which all call this."""
+        """The whole array, on all ranks of the group; all of them must call this."""
         with pause():
             gathered = all_gather(part.swapaxes(0, self.axis), group=self.group)
             return gathered.swapaxes(0, self.axis)

@@ -55,8 +55,9 @@ def steps(kind: str, ranks: int, *arguments: Any) -> list[Step]:
     if kind == "all_reduce":
         return [Step(lib.PL_NCCL_ALL_REDUCE, n, (0, 0), (0 if arguments[1] else 1, 0))]
     if kind == "bucket":
-        call, many = lib.PL_NCCL_ALL_REDUCE, len(n)  # the arrays, then their results
-        return [Step(call, size, (i, 0), (many + i, 0)) for i, size in enumerate(n)]
+        first = 0 if arguments[1] else len(n)  # of the results
+        call = lib.PL_NCCL_ALL_REDUCE
+        return [Step(call, size, (i, 0), (first + i, 0)) for i, size in enumerate(n)]
     if kind == "reduce_scatter":
         return [Step(lib.PL_NCCL_REDUCE_SCATTER, n, (0, 0), (1, 0))]
     if kind == "all_gather":

@@ -39,7 +39,7 @@ def order(kind: str, n_stages: int, stage: int, n: int) -> list[tuple[str, int]]
 
 
 class _Kind(NamedTuple):
-    """Shape and dtype of what travels between two stages."""
+    """Shape and dtype of what one stage sends to the next."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -154,15 +154,14 @@ def pipeline(
     schedule: str = "1f1b",
     group: Group | None = None,
 ) -> Pipeline:
-    """Splits a network into stages, one for each rank of a group: `pipe.step(x, y)` in a training
-    loop is forward and backward of all, `trainer.step` of a Trainer of `pipe.stage`'s parameters
-    the update.
+    """A network of stages, one for each rank of a group. In a training loop `pipe.step(x, y)` runs
+    forward and backward of all stages; then a Trainer of `pipe.stage`'s parameters updates them.
 
     Args:
         stages: blocks with one input and one output, all of them on all ranks; each rank uses its
             own. Their gradients add up: grad_req "add".
         loss: of the last stage's output and the labels, a loss for each sample.
-        micro_batches: into how many parts a batch is cut, along axis 0.
+        micro_batches: into how many parts a batch is split, along axis 0.
         schedule: "1f1b" or "gpipe", see `order`.
         group: default: all ranks; mesh.group("pipe").
     """

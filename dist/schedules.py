@@ -83,16 +83,22 @@ def all_reduce(n: int, ranks: int, rank: int, itemsize: int, in_place: bool) -> 
     return made
 
 
-def bucket(sizes: tuple[int, ...], ranks: int, rank: int, itemsize: int) -> Schedule:
-    """all_reduce in place of several arrays as one: they are packed into scratch memory."""
-    made, total, packed = Schedule(len(sizes)), sum(sizes), Place(SCRATCH, 0)
-    places, at = [], 0
+def bucket(
+    sizes: tuple[int, ...], ranks: int, rank: int, itemsize: int, in_place: bool
+) -> Schedule:
+    """all_reduce of several arrays as one: they are packed into scratch memory. Arrays: the values,
+    and, unless in_place, the results."""
+    n_arrays, total, packed = len(sizes), sum(sizes), Place(SCRATCH, 0)
+    made = Schedule(n_arrays if in_place else 2 * n_arrays)
+    first = 0 if in_place else n_arrays  # result
+    pack, unpack, at = [], [], 0
     for i, n in enumerate(sizes):
-        places.append((Place(i, 0), packed + at, n))
+        pack.append(Step(COPY, packed + at, n, operands=(Place(i, 0),)))
+        unpack.append(Step(COPY, Place(first + i, 0), n, operands=(packed + at,)))
         at += n
     _reduce_slice(made, packed, packed, total, ranks, rank, itemsize, total)
-    made.slices[0].insert(0, Round([], [Step(COPY, p, n, operands=(a,)) for a, p, n in places]))
-    made.slices[0].append(Round([], [Step(COPY, a, n, operands=(p,)) for a, p, n in places]))
+    made.slices[0].insert(0, Round([], pack))
+    made.slices[0].append(Round([], unpack))
     return made
 
 

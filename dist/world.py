@@ -53,8 +53,8 @@ def _join() -> None:
             " code starts MPI, or MPI_THREAD_SERIALIZED there"
         )
     everyone = MPI.COMM_WORLD
-    largest = everyone.Get_attr(MPI.TAG_UB)
-    if lib.pl_mpi_open(MPI.__file__.encode(), MPI._handleof(MPI.BYTE), largest):
+    handles = MPI._handleof(MPI.BYTE), MPI._handleof(MPI.REQUEST_NULL), MPI._sizeof(MPI.Request)
+    if lib.pl_mpi_open(MPI.__file__.encode(), *handles, everyone.Get_attr(MPI.TAG_UB)):
         raise_last()
     _state.update(MPI=MPI, place=environment.of_mpi(everyone), whole=True)
     n = everyone.size - environment.servers(everyone.size)
@@ -83,7 +83,7 @@ def _finalize(error: BaseException | None) -> None:
 
 
 def make_group(communicator: Any, ranks: Iterable[int]) -> Group:
-    """A group of an mpi4py communicator that nothing else uses; ranks: their numbers in the
+    """A group of an mpi4py communicator that nothing else uses. ranks: of its members, in the
     world."""
     handle = _state["MPI"]._handleof(communicator)
     made = Group(communicator.rank, list(ranks), communicator, handle)
@@ -109,7 +109,7 @@ def messages() -> Group:
 
 
 def servers() -> range:
-    """The ranks, after those of the workers, that serve stores: of `dist.send` and `receive`."""
+    """The ranks of servers, which follow those of the workers; for `dist.send` and `receive`."""
     init()
     return _state.get("servers", range(0))
 
@@ -120,8 +120,8 @@ def is_initialized() -> bool:
 
 
 def is_main() -> bool:
-    """Is this rank 0, which writes files and logs, or a process that has not joined a job? Joins
-    none."""
+    """Is this rank 0, which writes files and logs, or a process that has not joined a job? Does not
+    join one."""
     return not is_initialized() or _state["world"].rank == 0
 
 

@@ -250,6 +250,8 @@ class Trainer:
             store.init(i, p._data[0])
         else:
             store.broadcast(i, p._data[0], p.list_data())
+        if isinstance(store, KVStore) and self._update_on_kvstore:
+            store.share(i, p.list_data())
         return True
 
     def _parameter_has_data(self) -> None:

@@ -125,9 +125,9 @@ def verify(outputs: Sequence[Value]) -> None:
         if node.op is None:
             assert not node.inputs and len(node.types) == 1
         else:
-            again = infer(node.op, node.attrs, [v.type._replace(layout="") for v in node.inputs])
-            assert [t[:2] for t in again] == [t[:2] for t in node.types], (
-                f"{node!r} has types {node.types}, inference gives {again}"
+            inferred = infer(node.op, node.attrs, [v.type._replace(layout="") for v in node.inputs])
+            assert [t[:2] for t in inferred] == [t[:2] for t in node.types], (
+                f"{node!r} has types {node.types}, inference gives {inferred}"
             )
             assert not node.op.train_aware or "train" in node.attrs, (
                 f"{node!r} does not know `train`"

@@ -23,7 +23,7 @@ from .program import lower as lower_here
 
 TO_DEVICE = lookup("_to_device")
 GROUP = "__ctx_group__"
-LATE = 1 << 30  # steps of one segment, at most; see Program.finals
+SEGMENT_STEPS = 1 << 30  # more than any segment has; see Program.finals
 
 
 def crosses(outputs: Sequence[Value]) -> bool:
@@ -301,7 +301,7 @@ class PlacedProgram:
             time, layout = 0, ""
             if v in made_by:
                 k, program, j = made_by[v]
-                time = k * LATE + min(program.finals[j], LATE - 1)
+                time = k * SEGMENT_STEPS + min(program.finals[j], SEGMENT_STEPS - 1)
                 layout = program.out_specs[j].layout
             finals.append(time)
             self.out_specs.append(spec(v.shape, v.dtype, place.of(v.node), layout))

@@ -28,7 +28,7 @@ LEFT_S = 3600  # what is unfinished after so long was left by a process that was
 DIGEST_BYTES = hashlib.sha256().digest_size
 
 log = logging.getLogger(__name__)
-_held: dict[tuple[Path, str], int] = {}  # folder, kind: bytes, without what other processes added
+_sizes: dict[tuple[Path, str], int] = {}  # folder, kind: bytes, without what other processes added
 
 
 def digest(parts: Iterable[bytes]) -> str:
@@ -77,14 +77,14 @@ def write(name: str, data: bytes) -> None:
     except OSError:
         Path(made).unlink(missing_ok=True)
         raise
-    _make_room(Path(name).suffix, len(data) + DIGEST_BYTES)
+    _trim_if_full(Path(name).suffix, len(data) + DIGEST_BYTES)
 
 
-def _make_room(kind: str, added: int) -> None:
+def _trim_if_full(kind: str, added: int) -> None:
     """Counts what the cache holds of a kind at the process's first write, and again when this
     process has added too much: there may be thousands of files."""
-    held = _held.get((folder(), kind), MAX_BYTES) + added
-    _held[folder(), kind] = held if held <= MAX_BYTES else _trim(kind)
+    size = _sizes.get((folder(), kind), MAX_BYTES) + added
+    _sizes[folder(), kind] = size if size <= MAX_BYTES else _trim(kind)
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from .record import Operator, Type
+from .record import Attrs, Operator, Type, Types
 from .traits import OwnKernel
 
 
@@ -37,8 +37,10 @@ class Wanted(NamedTuple):
     memory: Sequence[Type] | None = None
 
 
-Entry = Callable[[Operator, Sequence[Type], Sequence[Type], dict[str, Any]], Any]
+Entry = Callable[[Operator, Types, Types, Attrs], Native | None]
+Wants = Callable[[Operator, Types, Types, Attrs], Wanted | None]
 E = TypeVar("E", bound=Entry)
+W = TypeVar("W", bound=Wants)
 
 
 class Table:
@@ -50,7 +52,7 @@ class Table:
 
     def __init__(self) -> None:
         self.entries: dict[str, list[Entry]] = {}
-        self.layouts: dict[str, Entry] = {}
+        self.layouts: dict[str, Wants] = {}
         self._any_layout: set[Entry] = set()
         self._derived: set[Entry] = set()
 
@@ -73,23 +75,18 @@ class Table:
 
         return add
 
-    def wants(self, *names: str) -> Callable[[E], E]:
+    def wants(self, *names: str) -> Callable[[W], W]:
         """Registers what kernels of these operators want: (op, ins: list[Type], outs: list[Type],
         attrs) -> Wanted, or None: row-major arrays. `ins` have the layouts in which they come."""
 
-        def add(entry: E) -> E:
+        def add(entry: W) -> W:
             self.layouts.update(dict.fromkeys(names, entry))
             return entry
 
         return add
 
     def choose(
-        self,
-        op: Operator,
-        ins: Sequence[Type],
-        outs: Sequence[Type],
-        attrs: dict,
-        derived: bool = True,
+        self, op: Operator, ins: Types, outs: Types, attrs: Attrs, derived: bool = True
     ) -> Native | None:
         """The kernel for this call, or None for the reference. `attrs` holds `train` for
         train-aware operators. derived: derived entries count."""
@@ -109,9 +106,7 @@ class Table:
         """Is there a kernel written for some calls of the operator?"""
         return any(e not in self._derived for e in self.entries.get(op.name, ()))
 
-    def wanted(
-        self, op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict
-    ) -> Wanted | None:
+    def wanted(self, op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Wanted | None:
         """The memory layouts that suit a call best, None: row-major."""
         entry = self.layouts.get(op.name)
         return entry(op, ins, outs, attrs) if entry else None

@@ -4,7 +4,7 @@ callers and files give are read."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..engine.error import (
@@ -59,6 +59,14 @@ class Type(NamedTuple):
     shape: tuple[int, ...]
     dtype: str = "float32"
     layout: str = ""
+
+
+Shape = tuple[int, ...]
+Types = Sequence[Type]
+Attrs = dict[str, Any]  # of a call: by name
+# An array of NumPy or CuPy (`xp` is its module), an NDArray, or a value of a trace or graph (`F`
+# has their operators): rules are written once for all of them
+Array = Any
 
 
 class Param(NamedTuple):

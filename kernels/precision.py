@@ -1,7 +1,8 @@
 """Which operators compute in which float dtype under mixed precision, and the policy in force.
 
-The sets are MXNet's for float16. They serve bfloat16 as well, whose range is float32's: MXNet's own
-list for it tells what its CPU library could do.
+The sets are MXNet's for float16. They are lists of names, not traits, because users read them
+(`amp.list_*`) and replace them (`policy`). They serve bfloat16 as well, whose range is float32's:
+MXNet's own list for it says what its CPU library could do.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from ..engine.error import InvalidType, InvalidValue, compose, did_you_mean
 from .record import HALVES, REGISTRY, Operator, dtype_name
 
 TARGETS = HALVES
-CASTS = ("amp_cast", "amp_multicast")  # the operators that it puts in
 # inputs are cast to the target dtype: these gain most, and sum in float32
 LOW = ("Convolution", "Deconvolution", "FullyConnected", "RNN")
 # inputs are cast to float32: sums of many terms, and functions that leave the range of 16 bits
@@ -55,13 +55,6 @@ WIDEST = tuple(
     broadcast_maximum broadcast_minimum broadcast_mod broadcast_mul broadcast_not_equal
     broadcast_sub dot elemwise_add elemwise_div elemwise_mul elemwise_sub stack where
     """.split()
-)
-# the losses whose gradient ignores the head gradient: they are scaled by their own parameter
-LOSSES = (
-    "SoftmaxOutput",
-    "LinearRegressionOutput",
-    "LogisticRegressionOutput",
-    "MAERegressionOutput",
 )
 
 
@@ -185,14 +178,14 @@ def number() -> int:
 
 def set_default(chosen: Policy | None, scaler: Any = None) -> None:
     """The policy of all threads that set none of their own. scaler: its loss_scale multiplies the
-    grad_scale of LOSSES."""
+    grad_scale of losses that are `scaled`."""
     global _process, _scaler, used
     with _lock:
         _process, _scaler, used = chosen, scaler, chosen is not None or _n_scopes > 0
 
 
 def loss_scale() -> float:
-    """By what LOSSES multiply their gradients."""
+    """By what losses that are `scaled` (traits.LossLayer) multiply their gradients."""
     return 1.0 if _scaler is None or active() is None else _scaler.loss_scale
 
 

@@ -174,15 +174,15 @@ class Loop(NamedTuple):
     def _crossing(self, segments) -> list[str]:
         """The values that a later segment than their own reads."""
         home = {s.name: k for k, segment in enumerate(segments) for s in segment}
-        late = {
+        crossing = {
             r
             for k, segment in enumerate(segments)
             for s in segment
             for r in s.reads
             if home.get(r, k) < k
         }
-        late |= {r for r in self.results if home.get(r, len(segments)) < len(segments) - 1}
-        return [s.name for s in self.statements if s.name in late]
+        crossing |= {r for r in self.results if home.get(r, len(segments)) < len(segments) - 1}
+        return [s.name for s in self.statements if s.name in crossing]
 
     def _segment(self, segments, k: int, at: str, n: str) -> list[str]:
         own = segments[k]

@@ -109,10 +109,12 @@ class Subgraphs(NamedTuple):
 class LossLayer(NamedTuple):
     """The gradient does not depend on that of the output.
 
-    when: (**attrs) -> bool; None: always.
+    when: (**attrs) -> bool; None: always. scaled: the loss scale of mixed precision multiplies the
+        parameter `grad_scale`.
     """
 
     when: Callable | None = None
+    scaled: bool = False
 
     def holds(self, attrs: dict) -> bool:
         if self.when is None:
@@ -174,6 +176,11 @@ class Sum:
 
 class Cast:
     """The shape is its input's, and the dtype tells nothing of its input's."""
+
+
+class PrecisionCast:
+    """Mixed precision puts it in: no rule of precision applies to it, and files may leave it out.
+    Each output is the input of the same number in another dtype."""
 
 
 class Scale(NamedTuple):

@@ -277,21 +277,21 @@ def moveaxis(
     """Moves axes to other positions; the others keep their order. Raises ValueError for axes that
     do not exist."""
     n = tensor.ndim
-    moves = []
+    resolved = []
     for name, given in (("source", source), ("destination", destination)):
         axes = list(given) if isinstance(given, Sequence) else [given]
         if any(not -n <= a < n for a in axes) or len({a % n for a in axes}) != len(axes):
             raise InvalidValue(
                 f"moveaxis: {name} must be different axes in [{-n}, {n}), got {axes}"
             )
-        moves.append([a % n for a in axes])
-    if len(moves[0]) != len(moves[1]):
+        resolved.append([a % n for a in axes])
+    if len(resolved[0]) != len(resolved[1]):
         raise InvalidValue(
             f"moveaxis: source and destination must have as many axes, got {source} and"
             f" {destination}"
         )
-    order = [a for a in builtins.range(n) if a not in moves[0]]
-    for to, a in sorted(zip(moves[1], moves[0])):
+    order = [a for a in builtins.range(n) if a not in resolved[0]]
+    for to, a in sorted(zip(resolved[1], resolved[0])):
         order.insert(to, a)
     return invoke(lookup("transpose"), (tensor,), {"axes": tuple(order)})
 

@@ -13,7 +13,7 @@ from ..kernels import precision
 from ..kernels.plan import make_plan, scalars_of
 from ..kernels.record import Operator, lookup
 from ..kernels.spec import STYPES
-from ..kernels.traits import Collective, Eager, Part
+from ..kernels.traits import Collective, Eager, LossLayer, Part
 from .launch import Plans, copy_into, run
 from .ndarray import NDArray, check_nd, state
 from .parts import read_part
@@ -139,7 +139,8 @@ def _in_precision(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any]
                 a if d is None else _dense(_AMP_CAST, [a], {"dtype": d}, None, None)
                 for a, d in zip(inputs, dtypes)
             ]
-    if op.name in precision.LOSSES:
+    loss = op.trait(LossLayer)
+    if loss is not None and loss.scaled:
         full["grad_scale"] *= precision.loss_scale()
     leave = _own_way(op, attrs)
     if leave is not None:

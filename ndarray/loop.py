@@ -261,7 +261,8 @@ class Loop(Control):
 
     def _gradient_loop(self, ins: Sequence[Type], typed: _TypedLoop):
         """(the loop that computes the gradients, the sources of its inputs, which output is the
-        gradient of an input, and what is computed for all iterations at once: see `late_sum`)."""
+        gradient of an input, and what is computed for all iterations at once: see
+        `sum_over_iterations`)."""
         body, back, n = typed.body, typed.back, self.n_stacked
         places = {v: k for k, v in enumerate(body.outputs[:n])}
         places |= {v: self.n_out + k for k, v in enumerate(typed.hidden) if v not in places}
@@ -299,7 +300,7 @@ class Loop(Control):
         lies = {} if counted else {x: n for x, n in zip(variables, numbers) if n in data}
         pending: dict[int, tuple] = {}
         for i, g in grad_of.items():
-            found = None if i in self.data or i in self.states else late_sum(g)
+            found = None if i in self.data or i in self.states else sum_over_iterations(g)
             if found is not None:
                 operands = []
                 for v in found[2]:
@@ -339,7 +340,7 @@ class Loop(Control):
         return loop, sources, targets, pending
 
 
-def late_sum(g: Value) -> tuple[str, dict, list[Value]] | None:
+def sum_over_iterations(g: Value) -> tuple[str, dict, list[Value]] | None:
     """The sum of g over all iterations as one operator on all rows: (name, attributes, operands,
     whose slices are stacked); None if g is not a product or sum of rows."""
     op, attrs = g.node.op, g.node.attrs

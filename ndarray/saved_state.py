@@ -302,9 +302,9 @@ def _digest(content: bytes | bytearray) -> tuple[int, str]:
 def read(path: str | PathLike[str], format: str, what: str) -> dict:
     """The plain data of a file. what: the caller, for errors. Raises StateError for other files."""
     where = f"{what}: {os.fspath(path)!r}"
-    told, found = parse(files.read(path, what), format, where)
-    if told != format:
-        raise StateError(f"{where}: the format must be {format}, got {told}")
+    given, found = parse(files.read(path, what), format, where)
+    if given != format:
+        raise StateError(f"{where}: the format must be {format}, got {given}")
     return found
 
 

@@ -15,10 +15,11 @@ from ..kernels import ops, precision  # noqa: F401  (ops fills the registry)
 from ..kernels.partial import as_zeros, merge_shapes
 from ..kernels.record import DTYPES, Operator, Type, dtype_name, lookup
 from ..kernels.spec import DType
+from ..kernels.traits import PrecisionCast
 from . import attribute
 from . import name as naming
 
-MULTICAST = lookup(precision.CASTS[1])
+MULTICAST = lookup("amp_multicast")
 # initializers of variables created for missing inputs
 # (operator or "" for any, input) -> its attribute __init__
 INITIAL = {
@@ -158,7 +159,7 @@ def in_precision(node: Node, policy: precision.Policy) -> Node:
     be float32 parameters."""
     op, attrs = node.op, node.attrs
     assert op is not None
-    if op.name in precision.CASTS or policy.rule(op, attrs) is None:
+    if op.has(PrecisionCast) or policy.rule(op, attrs) is None:
         return node
     if active() is not None:  # parameters get their types from the operator, not from a cast
         full = [_stand_in(v, policy.target) for v in node.inputs]

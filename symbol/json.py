@@ -9,9 +9,9 @@ from typing import Any
 from ..engine.error import MXNetError, OperatorError, parse_json
 from ..graph.graph import Node, Value, rewrite, topological
 from ..graph.placement import without_copies
-from ..kernels import ops, precision  # noqa: F401  (ops fills the registry)
+from ..kernels import ops  # noqa: F401  (ops fills the registry)
 from ..kernels.record import Operator, lookup, mutated_inputs
-from ..kernels.traits import Specialised, Subgraphs
+from ..kernels.traits import PrecisionCast, Specialised, Subgraphs
 from . import attribute
 from .compose import variable_attrs
 
@@ -102,7 +102,7 @@ def without_amp_cast(outputs: Sequence[Value]) -> list[Value]:
     return rewrite(
         outputs,
         lambda node, inputs: (
-            list(inputs) if node.op is not None and node.op.name in precision.CASTS else None
+            list(inputs) if node.op is not None and node.op.has(PrecisionCast) else None
         ),
     )
 

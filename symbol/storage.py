@@ -19,8 +19,8 @@ from ..ndarray.tape import Variable, shadow
 
 def declared(node: Node, stype_dict: dict) -> str:
     """The storage type of a variable: stype_dict's, else that of sym.var(stype=)."""
-    told = (node.extra or {}).get("__storage_type__", "0")
-    found = STYPES[int(told)] if told in ("0", "1", "2") else told
+    given = (node.extra or {}).get("__storage_type__", "0")
+    found = STYPES[int(given)] if given in ("0", "1", "2") else given
     return stype_dict.get(node.name, found)
 
 

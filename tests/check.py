@@ -78,14 +78,6 @@ def python_files():
     yield from ROOT.glob("*.py")
 
 
-def typed_files():
-    """Files whose public functions all have types: all but records' rules and table entries, which
-    take what the record or the table says (NumPy arrays, traced arrays and graph values alike)."""
-    untyped = (ROOT / "kernels/ops", ROOT / "kernels/tables")
-    for package in PACKAGES:
-        yield from (p for p in (ROOT / package).rglob("*.py") if p.parent not in untyped)
-
-
 def absolute_imports() -> list[str]:
     """Imports of our own folders that are not relative: they would load a second copy. Scripts of
     the benchmark run as a user's do."""
@@ -203,7 +195,7 @@ def main() -> int:
         report("import circles", floors.circles(all_ways)),
         report("kinds of devices", floors.device_tests(imports, ROOT)),
         report("absolute imports", absolute_imports()),
-        report("annotations", [line for path in typed_files() for line in unannotated(path)]),
+        report("annotations", [line for path in python_files() for line in unannotated(path)]),
         report("long lines", [line for path in texts() for line in long_lines(path)]),
         subprocess.run([python, ROOT / "tests/gpu/check.py"]).returncode == 0,
     ]

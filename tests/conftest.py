@@ -7,6 +7,8 @@ import signal
 import hypothesis
 import isa
 import pytest
+import skips
+from skips import pytest_sessionfinish  # noqa: F401  (a hook)
 
 # Test processes share the cores: an OpenMP thread that spins at a barrier takes the core from the
 # one it waits for.
@@ -27,6 +29,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def pytest_addoption(parser):
     parser.addoption("--isa", choices=isa.ISAS, help="kernels as on a machine that runs no more")
+    skips.pytest_addoption(parser)
     parser.addoption("--backend", choices=("cpu", "reference"), help="of the current device")
 
 

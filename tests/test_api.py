@@ -262,6 +262,18 @@ def test_namespaces_offer_no_helpers():
     assert not wrong
 
 
+def test_modules_are_attributes_without_their_import():
+    """`import mxnet` imports all modules: `mx.gluon.data.sampler` needs no import of its own."""
+    modules = sorted({module for module, *_ in rows()} | {"mxnet.gluon.data.sampler"})
+    script = f"""
+import functools
+import plait
+for module in {modules!r}:
+    functools.reduce(getattr, module.split(".")[1:], plait)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_nd_and_sym_reach_no_helpers():
     import plait
 

@@ -1,4 +1,4 @@
-"""plait launch: starts a script as a job of several processes, by the mpiexec of mpi4py's MPI."""
+"""plait launch: starts a script as a job of several processes, with the mpiexec of mpi4py's MPI."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from . import mpiexec
 
 END_S = 10.0  # for mpiexec to end its processes, when it is asked to
 FAILED_S = 15.0  # for ranks and mpiexec to end after a rank failed; mpiexec waits for a lost host
-# a line of the heartbeat (engine/core/heartbeat.c), or of a rank's own end
+# a line that the heartbeat printed (engine/core/heartbeat.c, dist/heartbeat.py)
 FAILED = re.compile(r"(?:\[\d+\] )?plait: (rank \d+ of \d+.*)")
 MORE = re.compile(r"(?:\[\d+\] )?(  (?:at|fix|cause): .*)")
 LAST = re.compile(r"(?:\[\d+\] )?([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b.*)")
@@ -35,7 +35,7 @@ defaults of -n and -s. A scheduler process is not needed."""
 
 
 class JobFailed(MXNetError):
-    """A rank failed, and with it the job."""
+    """A rank failed, so the job did."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -103,7 +103,7 @@ def main(argv: list[str]) -> int:
 
 
 def _explain(args: argparse.Namespace) -> None:
-    """Refuses what MXNet's launcher had and this one has not, with what to do."""
+    """Refuses arguments of MXNet's launcher that this one lacks, and says what to do instead."""
     if args.launcher in LAUNCHERS:
         rule = f"--launcher {args.launcher}: this launcher starts jobs by mpiexec"
         raise InvalidValue(compose(rule, fix=LAUNCHERS[args.launcher]))
@@ -152,10 +152,10 @@ def _hosts(args: argparse.Namespace, n_ranks: int) -> list[tuple[str, int]]:
         each, more = divmod(n_ranks, len(on))
         on = [(host, each + (i < more)) for i, (host, _) in enumerate(on)]
         return [(host, n) for host, n in on if n]
-    room = sum(n for _, n in on)
-    if room < n_ranks:
+    capacity = sum(n for _, n in on)
+    if capacity < n_ranks:
         raise InvalidValue(
-            f"-H: the hosts have room for {room} ranks, and the job has {n_ranks}: "
+            f"-H: the hosts have room for {capacity} ranks, and the job has {n_ranks}: "
             + ",".join(f"{host}:{n}" for host, n in on)
         )
     return on
@@ -208,8 +208,8 @@ class _Run:
 
     def __init__(self, words: list[str], attempt: int, timeout_s: float | None):
         self.timeout_s = timeout_s
-        self.failure: list[str] = []  # the first line that says why, and those that belong to it
-        self.last = ""  # of a traceback
+        self.failure: list[str] = []  # what the heartbeat printed: a line and its details
+        self.last = ""  # the last line of the first traceback
         self.signal = 0
         self.process = subprocess.Popen(
             words,
@@ -226,7 +226,7 @@ class _Run:
         before = {s: signal.signal(s, self._interrupt) for s in (signal.SIGINT, signal.SIGTERM)}
         try:
             self.reader.start()
-            late = self._late()
+            timed_out = self._timed_out()
             status = self.process.wait()
         finally:
             self._end()
@@ -236,7 +236,7 @@ class _Run:
         if self.signal:
             print(f"plait launch: ended by signal {self.signal}", file=sys.stderr)
             return 128 + self.signal
-        if late:
+        if timed_out:
             raise JobFailed(
                 f"the job ran longer than --timeout {self.timeout_s:g} s, and was ended"
             )
@@ -244,7 +244,7 @@ class _Run:
             raise JobFailed(self._why(status))
         return 0
 
-    def _late(self) -> bool:
+    def _timed_out(self) -> bool:
         try:
             self.process.wait(self.timeout_s)
         except subprocess.TimeoutExpired:
@@ -276,7 +276,7 @@ class _Run:
                 self.process.wait(END_S)
 
     def _read(self, stream: IO[bytes]) -> None:
-        """Passes on what ranks write to stderr, and keeps what says why the job failed."""
+        """Copies what ranks write to stderr, and remembers the lines that explain a failure."""
         rest = b""
         with stream:
             while chunk := os.read(stream.fileno(), 65536):

@@ -59,8 +59,8 @@ def find(kind: str = "auto") -> Mpi:
         )
     seen = []
     for program in _programs(library):
-        told = _version(program)
-        if PROGRAMS[loaded] in told:
+        version = _version(program)
+        if PROGRAMS[loaded] in version:
             return Mpi(loaded, program)
         seen.append(program)
     raise InvalidValue(

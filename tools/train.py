@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,11 @@ from ..training.metric.over_ranks import over_ranks
 from ..training.progress import Progress
 
 TRAIN_SAMPLE = 10_000  # the maximum number of training images for the accuracy after an epoch
-DATASETS = {"digits": Digits, "mnist": MNIST, "fashion-mnist": FashionMNIST}
+DATASETS: dict[str, Callable[..., Any]] = {
+    "digits": Digits,
+    "mnist": MNIST,
+    "fashion-mnist": FashionMNIST,
+}
 
 
 # ---- data and models -----------------------------------------------------------------------------

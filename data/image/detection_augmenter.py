@@ -185,10 +185,10 @@ class DetRandomCropAug(_RandomFrame):
             return False
         low = np.array([x / width, y / height], boxes.dtype)
         high = np.array([(x + w) / width, (y + h) / height], boxes.dtype)
-        common = np.concatenate(
+        intersection = np.concatenate(
             [np.maximum(boxes[large, :2], low), np.minimum(boxes[large, 2:], high)], axis=1
         )
-        shares = _areas(common) / areas[large]
+        shares = _areas(intersection) / areas[large]
         shares = shares[shares > 0]
         return shares.size > 0 and bool(shares.min() > self.min_object_covered)
 

@@ -2,7 +2,10 @@
  *
  * An operation is started by its first poll and then polled until all its slices are done. A slice that is done leaves
  * its slot, with its part of the scratch memory, to the next one. MPI knows handles as words: an int of MPICH and a
- * pointer of Open MPI are both passed in a register; a request is a word whose first bytes MPI writes. */
+ * pointer of Open MPI are both passed in a register; in memory each has its own size.
+ *
+ * The requests of all operations lie in one table. MPI looks at its links, a system call over TCP, in each call that
+ * tests a request; so one call tests all of them, and one operation of those that are polled in turn makes it. */
 #include "comm.h"
 #include "array.h"
 #include "clique.h"
@@ -18,15 +21,17 @@
 
 enum { SLICE_BITS = 12, MAX_SLICES = (1 << SLICE_BITS) - 1, DESCRIPTION_BYTES = 512, MESSAGE_BYTES = 4400 };
 static const int64_t FINISHED_NS = 1000000000;
-enum { NOT_POSTED = 0, POSTED, ARRIVED };
+enum { MAX_WORK = 16, IDLE_NS = 8000 };
+enum { NOT_POSTED = 0, POSTED, COMPLETE, ARRIVED };     /* complete: for MPI; arrived: the operation knows */
 
 static struct {
     int (*isend)(const void *data, int n, uintptr_t type, int to, int tag, uintptr_t communicator, void *request);
     int (*irecv)(void *data, int n, uintptr_t type, int from, int tag, uintptr_t communicator, void *request);
-    int (*test)(void *request, int *flag, void *status);
+    int (*testany)(int n, void *requests, int *index, int *flag, void *status);
     int (*get_count)(const void *status, uintptr_t type, int *n);
     int (*error_string)(int code, char *text, int *n);
-    uintptr_t byte;
+    uintptr_t byte, no_request;
+    size_t request_bytes;
     int n_ids;
 } mpi;
 
@@ -52,7 +57,16 @@ typedef struct {
     int max_messages;                         /* of a round */
 } schedule;
 
-typedef struct { uint64_t request; int state; } message;
+typedef struct { int64_t bytes; int state, code, n_got; bool sends; } message;      /* code, n_got: once complete */
+
+/* What MPI works on. Messages of operations that were abandoned stay here until they are complete. */
+static struct {
+    char *requests;
+    message **messages;
+    int n, max;
+    int64_t n_looks;
+    bool is_new;                              /* something was posted since the last look */
+} posted;
 
 typedef struct {
     int slice, round;                         /* slice: -1: the slot is free */
@@ -68,6 +82,7 @@ typedef struct {
     const char *name;
     int id, n_next, n_open;                   /* slices: the next one, and those not done */
     int64_t start_ns;                         /* 0: not started */
+    int64_t n_looks;                          /* at the last poll */
     double timeout_s;
     bool described, abandoned;
     message mine, theirs;                     /* the descriptions: to the right neighbour, from the left one */
@@ -83,12 +98,13 @@ static int mpi_fail(int code, const char *what)
     return pl_fail(PL_FAILED, message_text);
 }
 
-int pl_mpi_open(const char *library, uintptr_t byte, int largest_tag)
+int pl_mpi_open(const char *library, uintptr_t byte, uintptr_t no_request, size_t request_bytes, int largest_tag)
 {
     void *found = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
     const struct { const char *name; void **to; } functions[] = {
-        {"MPI_Isend", (void **)&mpi.isend}, {"MPI_Irecv", (void **)&mpi.irecv}, {"MPI_Test", (void **)&mpi.test},
-        {"MPI_Get_count", (void **)&mpi.get_count}, {"MPI_Error_string", (void **)&mpi.error_string},
+        {"MPI_Isend", (void **)&mpi.isend}, {"MPI_Irecv", (void **)&mpi.irecv},
+        {"MPI_Testany", (void **)&mpi.testany}, {"MPI_Get_count", (void **)&mpi.get_count},
+        {"MPI_Error_string", (void **)&mpi.error_string},
     };
     char text[MESSAGE_BYTES];
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
@@ -99,6 +115,8 @@ int pl_mpi_open(const char *library, uintptr_t byte, int largest_tag)
         }
     }
     mpi.byte = byte;
+    mpi.no_request = no_request;
+    mpi.request_bytes = request_bytes;
     int64_t ids = ((int64_t)largest_tag + 1) >> SLICE_BITS;
     mpi.n_ids = ids < 1 << 16 ? (int)ids : 1 << 16;
     if (mpi.n_ids < 2)
@@ -234,32 +252,115 @@ static char *address(const call *c, const slot *s, pl_place at)
     return c->arrays[at.array]->data + at.offset;
 }
 
+static bool has_room(void)
+{
+    if (posted.n < posted.max)
+        return true;
+    int max = posted.max ? 2 * posted.max : 64;
+    char *requests = realloc(posted.requests, (size_t)max * mpi.request_bytes);
+    if (requests)
+        posted.requests = requests;
+    message **messages = realloc(posted.messages, (size_t)max * sizeof *messages);
+    if (messages)
+        posted.messages = messages;
+    if (!requests || !messages)
+        return false;
+    posted.max = max;
+    return true;
+}
+
+static void *request_at(int i) { return posted.requests + (size_t)i * mpi.request_bytes; }
+
 static int post(const call *c, message *m, bool sends, void *data, int64_t bytes, int peer, int slice)
 {
+    if (!has_room())
+        return pl_fail(PL_ENOMEM, "collective: out of memory for messages");
     int tag = c->id << SLICE_BITS | slice;
-    int code = sends ? mpi.isend(data, (int)bytes, mpi.byte, peer, tag, c->group->communicator, &m->request)
-                     : mpi.irecv(data, (int)bytes, mpi.byte, peer, tag, c->group->communicator, &m->request);
+    void *request = request_at(posted.n);
+    int code = sends ? mpi.isend(data, (int)bytes, mpi.byte, peer, tag, c->group->communicator, request)
+                     : mpi.irecv(data, (int)bytes, mpi.byte, peer, tag, c->group->communicator, request);
     if (code)
         return mpi_fail(code, c->name);
-    m->state = POSTED;
+    *m = (message){.state = POSTED, .bytes = bytes, .sends = sends};
+    posted.messages[posted.n++] = m;
+    posted.is_new = true;
+    stats.n_messages++;
+    if (sends) {
+        stats.sent_bytes += bytes;
+        sent_bytes += bytes;
+    }
     return PL_OK;
 }
 
-/* bytes: that a receive must bring; -1: a send. */
-static int test(const call *c, message *m, int64_t bytes, bool *moved)
+/* MPI is done with a message of the table. */
+static void complete(int i, int code, int n_got)
+{
+    message *m = posted.messages[i];
+    m->state = COMPLETE;
+    m->code = code;
+    m->n_got = n_got;
+    if (m->sends)
+        sent_bytes -= m->bytes;
+    posted.messages[i] = posted.messages[--posted.n];
+    memmove(request_at(i), request_at(posted.n), mpi.request_bytes);
+}
+
+/* Lets MPI work once, and takes what is complete from the table. */
+static int work(const call *c)
 {
     uint64_t status[32];                      /* larger than the status of any MPI */
-    int flag = 0, n = 0, code = mpi.test(&m->request, &flag, status);
-    if (code)
-        return mpi_fail(code, c->name);
-    if (!flag)
-        return PL_OK;
+    for (int flag = 1; flag && posted.n;) {
+        int i = 0, n_got = 0, n = posted.n, code = mpi.testany(n, posted.requests, &i, &flag, status);
+        if (code) {                           /* of requests that failed MPI leaves none */
+            for (i = n - 1; i >= 0; i--)
+                if (!memcmp(request_at(i), &mpi.no_request, mpi.request_bytes))
+                    complete(i, code, 0);
+            if (posted.n == n)
+                return mpi_fail(code, c->name);
+        } else if (flag) {
+            if (mpi.get_count(status, mpi.byte, &n_got))
+                n_got = -1;
+            complete(i, 0, n_got);
+        }
+    }
+    return PL_OK;
+}
+
+/* Lets MPI work until a message is complete (*moved), or there is no more to do: it does not say, but a call that does
+ * nothing is short. Each moves little: UCX reads 64 KiB of a socket. */
+static int look(const call *c, bool *moved)
+{
+    int n_before = posted.n, status = PL_OK;
+    int64_t start_ns = pl_profiler_now(), end_ns;
+    posted.is_new = false;
+    posted.n_looks++;
+    for (int k = 0; k < MAX_WORK; k++) {
+        stats.n_looks++;
+        if ((status = work(c)) != PL_OK)
+            return status;
+        end_ns = pl_profiler_now();
+        if (posted.n < n_before) {
+            *moved = true;
+            moved_ns = end_ns;
+            break;
+        }
+        if (end_ns - start_ns < IDLE_NS)
+            break;
+        start_ns = end_ns;
+    }
+    return PL_OK;
+}
+
+/* Takes a message that is complete. */
+static int take(const call *c, message *m)
+{
+    if (m->code)
+        return mpi_fail(m->code, c->name);
     m->state = ARRIVED;
-    *moved = true;
-    if (bytes >= 0 && !mpi.get_count(status, mpi.byte, &n) && n != bytes) {
+    if (!m->sends && m->n_got != m->bytes) {
         char text[300];
         snprintf(text, sizeof text, "%s: got %d bytes where %lld were expected\n"
-                 "  fix: the same shapes and dtypes on all ranks", c->name, n, (long long)bytes);
+                 "  fix: the same shapes and dtypes on all ranks", c->name, m->n_got, (long long)m->bytes);
         return pl_fail(PL_EINVAL, text);
     }
     return PL_OK;
@@ -267,44 +368,31 @@ static int test(const call *c, message *m, int64_t bytes, bool *moved)
 
 /* May so many bytes more be on their way? The limit lets what has priority overtake the rest. It must not stop all: the
  * receiver of what is on its way may need what another rank holds back. So it doubles with each idle millisecond. */
-static bool has_credit(int64_t bytes, int64_t now_ns)
+static bool has_credit(int64_t bytes)
 {
-    int64_t idle_ms = (now_ns - moved_ns) / 1000000;
-    return !sent_bytes || sent_bytes + bytes <= credit_bytes << (idle_ms < 20 ? idle_ms : 20);
+    if (!sent_bytes || sent_bytes + bytes <= credit_bytes)
+        return true;
+    int64_t idle_ms = (pl_profiler_now() - moved_ns) / 1000000;
+    return sent_bytes + bytes <= credit_bytes << (idle_ms < 20 ? idle_ms : 20);
 }
 
-/* Posts what may be posted of a round and looks what arrived. Sets *n_left. Each MPI_Test also makes MPI look at its
- * links, a system call over TCP: of the sends, and of the receives, the first that is not done ends the search. */
-static int exchange(call *c, slot *s, const pl_round *round, int *n_left, bool *moved)
+/* Posts what may be posted of a round and takes what is complete. Sets *n_left. */
+static int exchange(call *c, slot *s, const pl_round *round, int *n_left)
 {
-    int64_t now_ns = pl_profiler_now();
-    bool waits[2] = {false, false};           /* for a receive, for a send */
     *n_left = round->n_messages;
     for (int i = 0; i < round->n_messages; i++) {
         const pl_step *step = &c->schedule->spec.steps[round->first_step + i];
         message *m = &s->messages[i];
         bool sends = step->kind == PL_STEP_SEND;
         int status = PL_OK;
-        if (m->state == NOT_POSTED && (!sends || has_credit(step->bytes, now_ns))) {
+        if (m->state == NOT_POSTED && (!sends || has_credit(step->bytes)))
             status = post(c, m, sends, address(c, s, step->at), step->bytes, step->peer, s->slice);
-            if (status == PL_OK && sends) {
-                sent_bytes += step->bytes;
-                stats.sent_bytes += step->bytes;
-            }
-            stats.n_messages++;
-        }
-        if (status == PL_OK && m->state == POSTED && !waits[sends]) {
-            status = test(c, m, sends ? -1 : step->bytes, moved);
-            waits[sends] = m->state != ARRIVED;
-            if (m->state == ARRIVED && sends)
-                sent_bytes -= step->bytes;
-        }
+        else if (m->state == COMPLETE)
+            status = take(c, m);
         if (status != PL_OK)
             return status;
         *n_left -= m->state == ARRIVED;
     }
-    if (*moved)
-        moved_ns = now_ns;
     return PL_OK;
 }
 
@@ -323,7 +411,7 @@ static int compute(const call *c, const slot *s, const pl_step *step)
 }
 
 /* Runs a slot as far as it gets. */
-static int slot_advance(call *c, slot *s, bool *moved)
+static int slot_advance(call *c, slot *s)
 {
     const pl_schedule_spec *spec = &c->schedule->spec;
     for (;;) {
@@ -340,7 +428,7 @@ static int slot_advance(call *c, slot *s, bool *moved)
             continue;
         }
         const pl_round *round = &spec->rounds[slice->first_round + s->round];
-        int n_left, status = exchange(c, s, round, &n_left, moved);
+        int n_left, status = exchange(c, s, round, &n_left);
         if (status != PL_OK || n_left)
             return status;
         for (int i = round->n_messages; status == PL_OK && i < round->n_steps; i++)
@@ -355,7 +443,7 @@ static int slot_advance(call *c, slot *s, bool *moved)
 /* ---- one operation ---------------------------------------------------------------------------------------------- */
 
 /* Sends its description to the right neighbour and compares that of the left one. */
-static int describe(call *c, bool *moved)
+static int describe(call *c)
 {
     group *g = c->group;
     int left = (g->rank + g->n_ranks - 1) % g->n_ranks, right = (g->rank + 1) % g->n_ranks, status = PL_OK;
@@ -364,13 +452,13 @@ static int describe(call *c, bool *moved)
         if (status == PL_OK)
             status = post(c, &c->mine, true, c->sent_text, sizeof c->sent_text, right, MAX_SLICES);
     }
-    if (status == PL_OK && c->mine.state == POSTED)
-        status = test(c, &c->mine, -1, moved);
-    if (status == PL_OK && c->theirs.state == POSTED) {
-        status = test(c, &c->theirs, sizeof c->got_text, moved);
+    if (status == PL_OK && c->mine.state == COMPLETE)
+        status = take(c, &c->mine);
+    if (status == PL_OK && c->theirs.state == COMPLETE) {
+        status = take(c, &c->theirs);
         /* what follows a line break may differ: where the user's code is */
         size_t n = strcspn(c->sent_text, "\n") + 1;
-        if (c->theirs.state == ARRIVED && strncmp(c->sent_text, c->got_text, n)) {
+        if (status == PL_OK && strncmp(c->sent_text, c->got_text, n)) {
             char text[MESSAGE_BYTES];
             snprintf(text, sizeof text,
                      "%s: ranks do not run the same operations\n  rank %d: %s\n  rank %d: %s\n"
@@ -409,7 +497,7 @@ static bool waits_for(const call *c, int rank)
             continue;
         const pl_round *round = &spec->rounds[spec->slices[s->slice].first_round + s->round];
         for (int i = 0; i < round->n_messages; i++)
-            if (spec->steps[round->first_step + i].peer == rank && s->messages[i].state != ARRIVED)
+            if (spec->steps[round->first_step + i].peer == rank && s->messages[i].state < COMPLETE)
                 return true;
     }
     int n = c->group->n_ranks, left = (c->group->rank + n - 1) % n;
@@ -469,6 +557,17 @@ static int call_cancel(void *arg)
     return c->abandoned ? PL_PENDING : PL_OK;
 }
 
+/* Goes as far as messages let it. */
+static int advance(call *c)
+{
+    int status = c->described ? PL_OK : describe(c);
+    for (int k = 0; status == PL_OK && k < c->schedule->spec.n_slots; k++)
+        status = slot_advance(c, &c->slots[k]);
+    return status;
+}
+
+static bool is_done(const call *c) { return c->described && c->n_open == 0; }
+
 static int call_poll(void *arg)
 {
     call *c = arg;
@@ -480,11 +579,15 @@ static int call_poll(void *arg)
         status = pl_fail(PL_FAILED, reason);
     if (status == PL_OK && !c->start_ns)
         status = start(c);
-    if (status == PL_OK && !c->described)
-        status = describe(c, &moved);
-    for (int k = 0; status == PL_OK && k < c->schedule->spec.n_slots; k++)
-        status = slot_advance(c, &c->slots[k], &moved);
-    bool done = c->described && c->n_open == 0;
+    if (status == PL_OK)
+        status = advance(c);
+    /* of the operations that are polled in turn the first looks, for all of them */
+    if (status == PL_OK && !is_done(c) && (c->n_looks == posted.n_looks || posted.is_new))
+        status = look(c, &moved);
+    c->n_looks = posted.n_looks;
+    if (status == PL_OK && moved)
+        status = advance(c);
+    bool done = is_done(c);
     if (status == PL_OK && !done && !moved)
         status = check_finished(c);
     if (status != PL_OK)

@@ -3,8 +3,9 @@
 #define PLAIT_COMM_H
 #include "plan.h"
 /* cffi reads from here on: */
-/* Finds MPI's functions in a library that is already loaded.  byte: the handle of MPI_BYTE. */
-int pl_mpi_open(const char *library, uintptr_t byte, int largest_tag);
+/* Finds MPI's functions in a library that is already loaded.  byte, no_request: the handles of MPI_BYTE and
+ * MPI_REQUEST_NULL; request_bytes: of such a handle in memory. */
+int pl_mpi_open(const char *library, uintptr_t byte, uintptr_t no_request, size_t request_bytes, int largest_tag);
 /* Ranks that communicate.  communicator: a handle, for this group alone.  0: failure. */
 uintptr_t pl_group_new(uintptr_t communicator, int rank, int n_ranks, const int32_t *world_ranks);
 void pl_group_free(uintptr_t group);          /* operations that are pushed keep it */
@@ -44,7 +45,7 @@ int pl_schedule_push(uintptr_t schedule, uintptr_t group, const uintptr_t *array
 int pl_group_ids(void);                       /* ids are below this number */
 /* Bytes that may be on their way at a time, of all operations together. */
 void pl_comm_set_credit(int64_t bytes);
-typedef struct { int64_t n_operations, n_messages, sent_bytes, n_polls; } pl_comm_stats;
+typedef struct { int64_t n_operations, n_messages, sent_bytes, n_polls, n_looks; } pl_comm_stats;
 void pl_comm_get_stats(pl_comm_stats *stats);
 /* From now on every operation of every group fails with this message, those in flight too. */
 void pl_comm_give_up(const char *message);

@@ -12,9 +12,9 @@
  *   var->n_users      == n_readers + writing + queued requests
  */
 #include "engine.h"
-#include "early.h"
+#include "claims.h"
+#include "deferred.h"
 #include "flight.h"
-#include "late.h"
 #include "profiler.h"
 #include "stream.h"
 #include "thread_pool.h"
@@ -159,7 +159,7 @@ int pl_op_begin(pl_op **made, int max_requests, size_t payload_bytes)
     op->stream = NULL;
     op->arena = NULL;
     op->on_blocks = op->forbidden = false;
-    op->early = NULL;
+    op->claims = NULL;
     op->flight = NULL;
     op->shared = NULL;
     op->name = op->label = NULL;
@@ -224,8 +224,8 @@ void pl_request_end(pl_request *r)
 
 static void op_complete(pl_op *op, pl_error *error)
 {
-    if (op->early)
-        pl_early_close(op, error != NULL);
+    if (op->claims)
+        pl_claims_close(op, error != NULL);
     for (int i = 0; i < op->n_requests; i++)
         if (op->requests[i].var)
             request_outcome(&op->requests[i], error);
@@ -324,16 +324,16 @@ static inline pl_error *op_call(pl_op *op, bool *flies)
 }
 
 /* A program that may have to wait in the middle. */
-static void late_execute(pl_op *op)
+static void deferred_execute(pl_op *op)
 {
     pl_error *error = NULL;
     bool flies;
-    for (pl_step next; (next = pl_late_next(op, &error)) != PL_STEP_AWAIT; op_exit(op)) {
-        pl_early_begin(op);
+    for (pl_next next; (next = pl_deferred_next(op, &error)) != PL_NEXT_AWAIT; op_exit(op)) {
+        pl_claims_begin(op);
         op_enter(op);
-        if (next == PL_STEP_RUN)
+        if (next == PL_NEXT_RUN)
             error = op_call(op, &flies);
-        if (next == PL_STEP_END || op->early->until == op->early->n_instr) {
+        if (next == PL_NEXT_END || op->claims->until == op->claims->n_instr) {
             op_end(op, error);
             return;
         }
@@ -343,15 +343,15 @@ static void late_execute(pl_op *op)
 void pl_op_execute(pl_op *op)
 {
     bool flies = false;
-    if (op->early && op->early->first) {
-        late_execute(op);
+    if (op->claims && op->claims->first) {
+        deferred_execute(op);
         return;
     }
     pl_error *error = pl_op_inherited(op);
     if (error)
         pl_error_ref(error);
-    if (op->early)
-        pl_early_begin(op);
+    if (op->claims)
+        pl_claims_begin(op);
     op_enter(op);
     if (!error)
         error = op_call(op, &flies);
@@ -448,8 +448,8 @@ int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
     }
     if (synchronous && !pl_running && (op->flight || !inline_now))
         op->finished = &finished;
-    if (op->early)
-        op->early->awaited = !inline_now && !synchronous;
+    if (op->claims)
+        op->claims->awaited = !inline_now && !synchronous;
     bool produced = !inline_now && !synchronous && lane == PL_LANE_CPU && !pl_running && !pl_lane_own();
     if (produced)
         pl_thread_pool_producer_pushed();
@@ -460,8 +460,8 @@ int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
         n_missing += !request_append(&op->requests[i]);
     op->n_missing = n_missing;
     bool *sleep_on = op->finished;            /* a queued op may be done and gone as soon as the lock is left */
-    if (n_missing && op->early && op->early->first && !synchronous)
-        pl_late_start(op);
+    if (n_missing && op->claims && op->claims->first && !synchronous)
+        pl_deferred_start(op);
     if (op->n_missing == 0) {
         if (inline_now)
             pl_op_execute(op);                /* STATE: new -> running, on the caller */
@@ -469,7 +469,7 @@ int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
             pl_lane_put(op);                  /* STATE: new -> ready */
     }
     if (n_missing)
-        pl_early_end_all();
+        pl_claims_end_all();
     if (synchronous)
         run_on_caller(sleep_on);
     pl_leave();

@@ -12,8 +12,9 @@
  * In all headers, pointers are borrowed (caller keeps), given (callee frees) or new (caller frees). Handles (uintptr_t)
  * are pointers that Python holds as plain ints; 0 means failure, with a message in pl_error_message(). Public functions
  * are thread-safe. The part of a header between the marks for cffi is public; the rest is for the engine's own files.
- * Read on in: engine.c (dependencies), early.c, late.c, push.c, wait.c, lane.c, flight.c, thread_pool.c, process.c,
- * error.c, storage.c, array.c, plan.c, program.c, profiler.c; of GPUs: gpu.h, stream.c, memory.c, launch.c, replay.c.
+ * Read on in: engine.c (dependencies), push.c, lane.c, wait.c, flight.c, claims.c, deferred.c, thread_pool.c,
+ * process.c, error.c, storage.c, array.c, plan.c, program.c, profiler.c; of GPUs: gpu.h, stream.c, memory.c, launch.c,
+ * replay.c; of many processes: comm.c, heartbeat.c, link.c.
  */
 #ifndef PLAIT_ENGINE_H
 #define PLAIT_ENGINE_H
@@ -32,7 +33,7 @@ enum { PL_READ = 0, PL_WRITE = 1, PL_READWRITE = 2 };      /* how an op uses an 
 /* cffi stops reading here */
 
 /* Of a request: granted; queued, and its op waits for it; queued, and its op runs without it, or waits for others. */
-enum { PL_GRANTED = 0, PL_AWAITED = 1, PL_LATE = 2 };
+enum { PL_GRANTED = 0, PL_AWAITED = 1, PL_DEFERRED = 2 };
 
 /* One op's claim on one var. */
 struct pl_request {
@@ -43,8 +44,8 @@ struct pl_request {
     uint8_t mode, state;
 };
 
-/* How a program claims its arrays: early.h. */
-typedef struct pl_early pl_early;
+/* How a program claims its arrays: claims.h. */
+typedef struct pl_claims pl_claims;
 
 struct pl_op {
     int (*run)(pl_op *op);      /* returns a status; called without the lock */
@@ -56,7 +57,7 @@ struct pl_op {
     bool on_blocks;             /* it claims memory of a GPU, or page-locked memory */
     bool forbidden;             /* it would write read-only memory: it is not submitted */
     pl_block *arena;            /* or NULL: freed when the uses of its op are recorded */
-    pl_early *early;            /* of a program, or NULL; in the payload */
+    pl_claims *claims;          /* of a program, or NULL; in the payload */
     struct pl_flight *flight;   /* of a polled op, or NULL; in the payload */
     pl_object *shared;          /* or NULL: plan or program that must outlive the op; one reference */
     const char *name, *label;
@@ -80,7 +81,7 @@ extern struct pl_engine_state {
     atomic_size_t pending_bytes;              /* new outputs of queued ops; also read without the lock */
     int32_t n_idle_waiters, n_producers;      /* threads asleep until nothing is queued; until the queue has capacity */
     int32_t synchronous;                      /* > 0: every op runs on its caller */
-    pl_op *early;                             /* running ops some of whose requests may end before they do */
+    pl_op *releasing;                         /* running ops some of whose requests may end before they do */
     atomic_int n_blocked;                     /* requests that are not granted, and threads that wait for an array */
     bool lost;                                /* forked while ops were running: they will never finish here */
 } pl_engine;

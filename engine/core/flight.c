@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-enum { NAP_MIN_NS = 20000, NAP_MAX_NS = 1000000, NAP_SHARE = 8 };
+enum { NAP_MIN_NS = 20000, NAP_MAX_NS = 1000000, NAP_SHARE = 8, GAPS = 4, GAP_SHARE = 4 };
 enum { LAST_S = 5 };            /* deadline at exit of ops that have none */
 
 static int64_t last_ns = INT64_MAX;           /* when that deadline ends; under pl_lock */
@@ -29,18 +29,21 @@ int pl_flight_prepare(pl_op *op, int lane, int device)
 void pl_flight_put(pl_op *op)
 {
     pl_flights *f = pl_lane_flights(op->lane);
-    op->next = NULL;
-    if (f->head)
-        f->tail->next = op;
-    else
-        f->head = op;
-    f->tail = op;
+    bool starts = op->flight->start_ns == 0;
+    pl_op **at = f->head && !starts ? &f->tail->next : &f->head;
+    while (starts && *at && (*at)->priority >= op->priority)
+        at = &(*at)->next;
+    op->next = *at;
+    *at = op;
+    if (!op->next)
+        f->tail = op;
     f->n_listed++;
     pl_engine.n_flying++;
-    if (op->flight->start_ns)
+    if (!starts)
         return;
     op->flight->start_ns = f->progress_ns = pl_profiler_now();          /* STATE: running -> in flight */
-    f->n++;
+    if (f->n++ == 0)
+        f->gap_ns = 0;
     if (f->n_listed == 1 || f->poll_ns > f->progress_ns + NAP_MIN_NS)
         f->poll_ns = f->progress_ns + NAP_MIN_NS;
 }
@@ -60,13 +63,21 @@ void pl_flights_poll(pl_flights *f)
     }
     int64_t now = pl_profiler_now();
     f->progressed = progressed;
-    if (progressed)
+    if (progressed) {
+        f->gap_ns += (now - f->progress_ns - f->gap_ns) / GAPS;
         f->progress_ns = now;
+    }
     int64_t nap_ns = (now - f->progress_ns) / NAP_SHARE;
+    if (nap_ns < f->gap_ns / GAP_SHARE)
+        nap_ns = f->gap_ns / GAP_SHARE;
     f->poll_ns = now + (nap_ns < NAP_MIN_NS ? NAP_MIN_NS : nap_ns > NAP_MAX_NS ? NAP_MAX_NS : nap_ns);
 }
 
-void pl_flights_hurry(pl_flights *f) { f->poll_ns = f->progress_ns = pl_profiler_now(); }
+void pl_flights_hurry(pl_flights *f)
+{
+    f->poll_ns = f->progress_ns = pl_profiler_now();
+    f->gap_ns = 0;
+}
 
 int64_t pl_flights_nap_ns(const pl_flights *f)
 {

@@ -1,8 +1,9 @@
 /* Operations in flight: a polled op whose function returns PL_PENDING keeps its claims, and its lane goes on with other
  * ready ops and calls the function again from time to time. So several transfers are in flight in one lane.
  *
- * Between polls a lane that has nothing to start sleeps: 20 us at first, 1 ms at most, an eighth of the time since
- * something progressed. An op that becomes ready wakes it at once, and so does a thread that begins to wait. */
+ * Between polls a lane that has nothing to start sleeps: 20 us at least, 1 ms at most, an eighth of the time since
+ * something progressed, or a quarter of what lay between the last times. An op that becomes ready wakes it at once, and so does a
+ * thread that begins to wait. */
 #ifndef PLAIT_FLIGHT_H
 #define PLAIT_FLIGHT_H
 #include "push.h"
@@ -30,10 +31,11 @@ typedef struct pl_flight {
 
 /* Those of a lane. */
 typedef struct pl_flights {
-    pl_op *head, *tail;                       /* in flight, in the order in which they are polled next */
+    pl_op *head, *tail;                       /* in flight, in the order in which they are polled next: by priority */
     int n_listed;                             /* in this list; those being polled are not */
     int n;                                    /* both */
     int64_t poll_ns, progress_ns;             /* when they are polled next; when something progressed last */
+    int64_t gap_ns;                           /* between two such polls, an average of the last ones */
     bool progressed;                          /* something did in the last poll */
     int64_t n_aborts;
     pl_error *abort_error;                    /* of the last pl_flight_abort, or NULL */

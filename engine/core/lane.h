@@ -27,7 +27,7 @@ bool pl_lane_work(pl_lane *lane);             /* polls its ops in flight if they
 void pl_lane_hurry_all(void);                 /* they are due now in all lanes */
 bool pl_lane_endless_only(void);              /* nothing but ops in flight without a deadline could move */
 void pl_lane_block(pl_lane *lane, int change);        /* +1, -1: a thread that could run its ops sleeps in a wait */
-int pl_lane_suspend(pl_lane *lane, int change);       /* returns how many ops have begun and wait (late.c) */
+int pl_lane_suspend(pl_lane *lane, int change);       /* returns how many ops have begun and wait (deferred.c) */
 void pl_lane_wake_deferred(void);             /* the lanes that a bulk scope left asleep */
 void pl_lane_forget_all(void);                /* in a forked child */
 

@@ -116,7 +116,7 @@ static void fork_child(void)
     pl_engine.n_active = pl_engine.n_asleep = pl_engine.n_ready = pl_engine.n_queued = pl_engine.n_pending = 0;
     pl_engine.n_flying = 0;
     pl_engine.pending_bytes = 0;
-    pl_engine.early = NULL;
+    pl_engine.releasing = NULL;
     atomic_store(&pl_engine.n_blocked, 0);
     pl_wait_init();
     pl_error_forget_all();

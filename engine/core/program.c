@@ -1,6 +1,6 @@
 /* Programs: a lowered graph, an array of (plan, buffers) over one arena; running one is a single op. */
 #include "program.h"
-#include "early.h"
+#include "claims.h"
 #include "launch.h"
 #include "name.h"
 #include "profiler.h"
@@ -71,10 +71,10 @@ int pl_section_end(const pl_program *p, int branch)
 
 /* Finds the last use of each input and output; false: out of memory. Arrays that the last instruction uses do not end
  * early. */
-static bool early_init(pl_program *p)
+static bool last_uses_init(pl_program *p)
 {
     int n = p->n_in + p->n_out;
-    p->n_early = 0;
+    p->n_releases = 0;
     p->last = malloc(((size_t)n + 1) * sizeof *p->last);
     p->order = malloc(((size_t)n + 1) * sizeof *p->order);
     int *begins = calloc((size_t)p->n_instr + 1, sizeof *begins);
@@ -92,7 +92,7 @@ static bool early_init(pl_program *p)
         for (int i = 0; i < n; i++)
             if (p->last[i] + 1 < p->n_instr) {
                 p->order[begins[p->last[i]]++] = i;
-                p->n_early++;
+                p->n_releases++;
             }
     }
     free(begins);
@@ -101,7 +101,7 @@ static bool early_init(pl_program *p)
 
 /* Finds the first use of each input and output; false: out of memory. Of concurrent branches no one waits, so what they
  * use is claimed before their section; and a kernel in Python may read any array of its op. */
-static bool late_init(pl_program *p)
+static bool first_uses_init(pl_program *p)
 {
     int n = p->n_in + p->n_out, python = p->n_instr;
     bool any = false;
@@ -149,7 +149,7 @@ uintptr_t pl_program_new(int n_in, const uint8_t *in_modes, int n_out, const siz
             p->out_bytes = pl_copied(out_bytes, (size_t)n_out, sizeof *out_bytes);
             p->slots = pl_copied(slots, (size_t)p->n_slots, sizeof *slots);
             p->scalars = pl_copied(scalars, n_scalars, sizeof *scalars);
-            if (p->in_modes && p->out_bytes && p->slots && p->scalars && early_init(p) && late_init(p))
+            if (p->in_modes && p->out_bytes && p->slots && p->scalars && last_uses_init(p) && first_uses_init(p))
                 return (uintptr_t)p;
         }
         program_destroy(&p->object);
@@ -208,7 +208,7 @@ static int range_run_reporting(pl_program_args *call, int *at, int end)
     const pl_program *p = call->program;
     int status = PL_OK;
     while (*at < end && status == PL_OK) {
-        int stop = call->op && call->n_reported < p->n_early ? p->last[p->order[call->n_reported]] + 1 : end;
+        int stop = call->op && call->n_reported < p->n_releases ? p->last[p->order[call->n_reported]] + 1 : end;
         status = range_run(call, call->bufs, at, stop < end ? stop : end);
         if (status == PL_OK)
             pl_program_report(call, *at);
@@ -222,13 +222,13 @@ void pl_program_report(pl_program_args *call, int n_done)
     int before = call->n_reported;
     if (!call->op)
         return;
-    while (call->n_reported < p->n_early && p->last[p->order[call->n_reported]] < n_done)
+    while (call->n_reported < p->n_releases && p->last[p->order[call->n_reported]] < n_done)
         call->n_reported++;
     if (call->n_reported == before)
         return;
-    if (call->op->early->n_marks)
+    if (call->op->claims->n_marks)
         pl_program_mark(call, before, n_done);
-    pl_early_report(call->op, n_done);
+    pl_claims_report(call->op, n_done);
 }
 
 /* If several branches fail, the error of the first one is kept. */
@@ -302,8 +302,8 @@ static int run_on_host(pl_op *op, pl_program_args *call, int *at)
         if (!call->arena)
             return PL_ENOMEM;
     }
-    if (op->early && op->early->first)
-        call->end = op->early->until;
+    if (op->claims && op->claims->first)
+        call->end = op->claims->until;
     int status = pl_instructions_run(call, at);
     call->begin = call->end;
     return status;
@@ -322,14 +322,14 @@ static void arena_free(pl_op *op)
 static int program_run(pl_op *op)
 {
     pl_program_args *call = op->payload;
-    call->op = op->early && op->early->awaited ? op : NULL;
-    if (op->stream && op->early && pl_program_marks(op) > 0)
+    call->op = op->claims && op->claims->awaited ? op : NULL;
+    if (op->stream && op->claims && pl_program_marks(op) > 0)
         call->op = op;
     int at = -1, status = op->stream ? pl_program_run_on_gpu(op, call, &at) : run_on_host(op, call, &at);
     if (status != PL_OK && at >= 0) {
         op->name = call->program->instr[at].plan->name;
-        if (op->early)
-            atomic_store(&op->early->n_done, at);
+        if (op->claims)
+            atomic_store(&op->claims->n_done, at);
     }
     return status;
 }
@@ -385,7 +385,7 @@ int pl_program_split(uintptr_t program, int threads, int n, const int32_t *ends,
         return pl_fail(PL_ENOMEM, "program: out of memory");
     p->n_branches = n;
     p->threads = threads;
-    return late_init(p) ? PL_OK : pl_fail(PL_ENOMEM, "program: out of memory");
+    return first_uses_init(p) ? PL_OK : pl_fail(PL_ENOMEM, "program: out of memory");
 }
 
 int pl_program_set_dynamic(uintptr_t program, int n, const int32_t *at)
@@ -410,22 +410,22 @@ static const double *scalars_of_run(const pl_program *p, const double *dynamic, 
 }
 
 /* With the lock, after an op has claimed the arrays. */
-static pl_early *early_fill(pl_early *e, const pl_program *p, const uintptr_t *in, const uintptr_t *out)
+static pl_claims *claims_fill(pl_claims *c, const pl_program *p, const uintptr_t *in, const uintptr_t *out)
 {
-    *e = (pl_early){.order = p->order, .last = p->last, .n = p->n_early, .n_arrays = p->n_in + p->n_out,
+    *c = (pl_claims){.order = p->order, .last = p->last, .n = p->n_releases, .n_arrays = p->n_in + p->n_out,
                     .n_instr = p->n_instr};
     size_t n = (size_t)p->n_in + (size_t)p->n_out;
-    uint64_t *numbers = (uint64_t *)(e + 1);
-    e->request_of = (int32_t *)(numbers + n);
+    uint64_t *numbers = (uint64_t *)(c + 1);
+    c->request_of = (int32_t *)(numbers + n);
     if (pl_lane_is_gpu(p->lane)) {
-        e->marks = e->request_of + n;
-        e->number_of = memset(numbers, 0, n * sizeof *numbers);
+        c->marks = c->request_of + n;
+        c->number_of = memset(numbers, 0, n * sizeof *numbers);
     }
     for (int i = 0; i < p->n_in; i++)
-        e->request_of[i] = ((pl_array *)in[i])->var->claim_index;
+        c->request_of[i] = ((pl_array *)in[i])->var->claim_index;
     for (int i = 0; i < p->n_out; i++)
-        e->request_of[p->n_in + i] = ((pl_array *)out[i])->var->claim_index;
-    return e;
+        c->request_of[p->n_in + i] = ((pl_array *)out[i])->var->claim_index;
+    return c;
 }
 
 static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const double *dynamic, int32_t location)
@@ -433,10 +433,11 @@ static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const
     pl_program *p = (pl_program *)handle;
     size_t n = (size_t)p->n_in + (size_t)p->n_out, n_scalars = (size_t)p->max_scalars + 2;
     size_t n_all = p->n_dynamic ? (size_t)p->n_scalars : 0;
-    size_t early_bytes = p->n_early || p->first ? sizeof(pl_early) + n * (sizeof(uint64_t) + 2 * sizeof(int32_t)) : 0;
+    size_t per_array = sizeof(uint64_t) + 2 * sizeof(int32_t);
+    size_t claims_bytes = p->n_releases || p->first ? sizeof(pl_claims) + n * per_array : 0;
     pl_op *op;
     int status = pl_op_begin(&op, (int)n, sizeof(pl_program_args) + (n + (size_t)p->max_bufs) * sizeof(void *) +
-                             (n_scalars + n_all) * sizeof(double) + early_bytes + (size_t)p->n_out);
+                             (n_scalars + n_all) * sizeof(double) + claims_bytes + (size_t)p->n_out);
     if (status != PL_OK)
         return status;
     pl_program_args *call = op->payload;
@@ -447,8 +448,8 @@ static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const
     call->n_reported = call->begin = 0;
     call->end = p->n_instr;
     call->arena = NULL;
-    pl_early *early = (pl_early *)(call->bufs + p->max_bufs);
-    uint8_t *fresh = (uint8_t *)early + early_bytes;
+    pl_claims *claims = (pl_claims *)(call->bufs + p->max_bufs);
+    uint8_t *fresh = (uint8_t *)claims + claims_bytes;
     if (p->n_random)
         call->counter = pl_random_claim(p->n_random, &call->seed);
     op->run = program_run;
@@ -465,10 +466,10 @@ static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const
     status = pl_outputs_claim(op, p->n_out, out, p->out_bytes, pl_memory_of(p->lane, p->device, p->flags),
                               call->data + p->n_in, fresh);
     if (status == PL_OK) {
-        if (early_bytes)
-            op->early = early_fill(early, p, in, out);
-        if (op->early && !op->on_blocks)
-            op->early->first = p->first;
+        if (claims_bytes)
+            op->claims = claims_fill(claims, p, in, out);
+        if (op->claims && !op->on_blocks)
+            op->claims->first = p->first;
         status = pl_op_submit(op, p->lane, p->device, (p->flags & PL_PLAN_INLINE) != 0);
         if (status == PL_OK)
             return PL_OK;

@@ -43,9 +43,9 @@ typedef struct pl_program {
     double *scalars;
     int64_t n_scalars;
     int32_t *dynamic;           /* indices of `scalars` that each run sets */
-    int32_t *order, *last;      /* of inputs, then outputs: see pl_early; n_early of them */
-    int32_t *first;             /* or NULL: see pl_early */
-    int n_early;
+    int32_t *order, *last;      /* of inputs, then outputs: see pl_claims; n_releases of them */
+    int32_t *first;             /* or NULL: see pl_claims */
+    int n_releases;
     int n_branches, threads;
     int32_t *ends, *sections;   /* of branches: see pl_program_split */
     const char *name;

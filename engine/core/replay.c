@@ -5,7 +5,7 @@
  * separate streams, each with its own scratch memory.
  */
 #include "replay.h"
-#include "early.h"
+#include "claims.h"
 #include "gpu.h"
 #include "launch.h"
 #include "profiler.h"
@@ -96,54 +96,54 @@ static bool can_record(const pl_program *p)
 
 int pl_program_marks(pl_op *op)
 {
-    pl_early *e = op->early;
+    pl_claims *c = op->claims;
     int n = 0;
     if (!pl_watching || pl_engine.synchronous > 0)
         return 0;
     pl_enter();
-    for (int k = 0; k < e->n; k++) {
-        const pl_request *r = &op->requests[e->request_of[e->order[k]]];
-        int last = e->last[e->order[k]];
-        if (r->mode != PL_READ && r->var && r->var->block && r->var->block->watched && (!n || e->marks[n - 1] != last))
-            e->marks[n++] = last;
+    for (int k = 0; k < c->n; k++) {
+        const pl_request *r = &op->requests[c->request_of[c->order[k]]];
+        int last = c->last[c->order[k]];
+        if (r->mode != PL_READ && r->var && r->var->block && r->var->block->watched && (!n || c->marks[n - 1] != last))
+            c->marks[n++] = last;
     }
     pl_leave();
     if (n > MAX_MARKS) {                      /* too many: some arrays are ready a little later */
         for (int i = 0; i < MAX_MARKS; i++)
-            e->marks[i] = e->marks[(i + 1) * n / MAX_MARKS - 1];
+            c->marks[i] = c->marks[(i + 1) * n / MAX_MARKS - 1];
         n = MAX_MARKS;
     }
-    return e->n_marks = n;
+    return c->n_marks = n;
 }
 
 /* Without a recording: arrays [first_reported, n_reported) of the order have had their last use. */
 void pl_program_mark(pl_program_args *call, int first_reported, int n_done)
 {
-    pl_early *e = call->op->early;
+    pl_claims *c = call->op->claims;
     int i = 0;
-    while (i < e->n_marks && e->marks[i] != n_done - 1)
+    while (i < c->n_marks && c->marks[i] != n_done - 1)
         i++;
-    if (i == e->n_marks)
+    if (i == c->n_marks)
         return;
     uint64_t number = pl_stream_mark(call->op->stream);
     for (int k = first_reported; k < call->n_reported; k++)
-        e->number_of[e->order[k]] = number;
+        c->number_of[c->order[k]] = number;
 }
 
 /* ---- the memory of a run ---------------------------------------------------------------------------------- */
 
 static size_t memory_count(const pl_program *p) { return (size_t)p->n_in + (size_t)p->n_out + 1; }
 
-static const pl_early *marked(const pl_program_args *call)    /* or NULL: no event is needed */
+static const pl_claims *marked(const pl_program_args *call)    /* or NULL: no event is needed */
 {
-    return call->op && call->op->early->n_marks ? call->op->early : NULL;
+    return call->op && call->op->claims->n_marks ? call->op->claims : NULL;
 }
 
 static bool same_marks(const replay *r, const pl_program_args *call)
 {
-    const pl_early *e = marked(call);
-    return r->n_marks == (e ? e->n_marks : 0) &&
-           (!e || memcmp(r->marks, e->marks, (size_t)e->n_marks * sizeof *e->marks) == 0);
+    const pl_claims *c = marked(call);
+    return r->n_marks == (c ? c->n_marks : 0) &&
+           (!c || memcmp(r->marks, c->marks, (size_t)c->n_marks * sizeof *c->marks) == 0);
 }
 
 static bool same_memory(const replay *r, const pl_program_args *call, const pl_stream *s)
@@ -169,13 +169,13 @@ static replay *replay_find(struct pl_replays *replays, const pl_program_args *ca
     if (!(oldest->memory = malloc(n * sizeof *oldest->memory)))
         return NULL;
     memcpy(oldest->memory, call->data, (n - 1) * sizeof *oldest->memory);
-    const pl_early *e = marked(call);
-    if (e) {
-        oldest->marks = pl_copied(e->marks, (size_t)e->n_marks, sizeof *e->marks);
-        oldest->events = calloc((size_t)e->n_marks, sizeof *oldest->events);
-        oldest->n_marks = oldest->marks && oldest->events ? e->n_marks : 0;
+    const pl_claims *c = marked(call);
+    if (c) {
+        oldest->marks = pl_copied(c->marks, (size_t)c->n_marks, sizeof *c->marks);
+        oldest->events = calloc((size_t)c->n_marks, sizeof *oldest->events);
+        oldest->n_marks = oldest->marks && oldest->events ? c->n_marks : 0;
     }
-    if (e && !oldest->n_marks) {
+    if (c && !oldest->n_marks) {
         replay_clear(oldest);
         return NULL;
     }
@@ -353,17 +353,17 @@ static int replay_update(replay *r, pl_program_args *call)
 }
 
 /* Gives each array the number of the first event after its last use; `first`: the number of the first event. */
-static void numbers_set(pl_early *e, uint64_t first)
+static void numbers_set(pl_claims *c, uint64_t first)
 {
     int mark = 0;
-    for (int k = 0; k < e->n; k++) {
-        while (mark < e->n_marks && e->marks[mark] < e->last[e->order[k]])
+    for (int k = 0; k < c->n; k++) {
+        while (mark < c->n_marks && c->marks[mark] < c->last[c->order[k]])
             mark++;
-        if (mark == e->n_marks)
+        if (mark == c->n_marks)
             break;
-        e->number_of[e->order[k]] = first + (uint64_t)mark;
+        c->number_of[c->order[k]] = first + (uint64_t)mark;
     }
-    atomic_store(&e->n_done, e->marks[e->n_marks - 1] + 1);
+    atomic_store(&c->n_done, c->marks[c->n_marks - 1] + 1);
 }
 
 static int run_recorded(struct pl_replays *replays, pl_program_args *call, pl_stream *s, int *at)
@@ -381,7 +381,7 @@ static int run_recorded(struct pl_replays *replays, pl_program_args *call, pl_st
     if (status == PL_OK)
         status = pl_stream_replay(s, r->exec, r->events, r->n_marks, &number);
     if (status == PL_OK && r->n_marks)
-        numbers_set(call->op->early, number);
+        numbers_set(call->op->claims, number);
     return status;
 }
 

@@ -5,7 +5,7 @@
  * by other streams; an op on a host lane waits itself. Events are recorded on demand; one event covers all operations
  * of its stream up to a number. See docs/design/gpu.md. */
 #include "stream.h"
-#include "early.h"
+#include "claims.h"
 #include "gpu.h"
 #include "profiler.h"
 #include "timing.h"
@@ -408,13 +408,13 @@ int pl_op_run_on_gpu(pl_op *op)
         pl_timing_end(s, timing, PL_EVENT_OP, name, op->label, op->push_ns);
     bool staged = pl_gpu_now.staged;
     pl_gpu_now = outer;
-    if (status == PL_OK && op->early && op->early->n_marks) {     /* with the numbers of their events */
+    if (status == PL_OK && op->claims && op->claims->n_marks) {     /* with the numbers of their events */
         pl_enter();
-        pl_early_end(op);
+        pl_claims_end(op);
         pl_leave();
     }
     /* a number taken after its launches: an event that covers it covers them */
-    pl_use own = {s, watched && !op->early ? pl_stream_mark(s) : atomic_fetch_add(&s->last, 1) + 1};
+    pl_use own = {s, watched && !op->claims ? pl_stream_mark(s) : atomic_fetch_add(&s->last, 1) + 1};
     op_record_uses(op, s, own.number, staged);
     bool copies = !staged && (s->kind == PL_LANE_GPU_H2D || s->kind == PL_LANE_GPU_D2H);
     if (status == PL_OK && (copies || pl_engine.synchronous > 0))

@@ -1,6 +1,6 @@
 /* Waiting: a thread spins for a moment, runs ready ops of its own lane if it is a worker, then sleeps on `done`. */
 #include "wait.h"
-#include "early.h"
+#include "claims.h"
 #include "engine.h"
 #include "flight.h"
 #include "gpu.h"
@@ -137,7 +137,7 @@ static int wait_var(pl_var *var, bool for_write, int timeout_ms)
     var->object.refs++;
     if (!var_done(&w)) {
         atomic_fetch_add(&pl_engine.n_blocked, 1);
-        pl_early_end_all();
+        pl_claims_end_all();
         pl_lane_wake_deferred();
         if (timeout_ms > 0)
             pl_lane_hurry_all();

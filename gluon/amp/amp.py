@@ -14,6 +14,7 @@ from ...graph.graph import topological
 from ...graph.passes.precision import reduce_precision
 from ...kernels import precision
 from ...kernels.record import DTYPES, REGISTRY, dtype_name
+from ...kernels.traits import LossLayer
 from ...symbol.symbol import Symbol
 from ...training.module.bucketing_module import BucketingModule
 from ...training.optimizer import Optimizer
@@ -211,16 +212,9 @@ def convert_model(
             )
     if not isinstance(sym, Symbol):
         raise InvalidType(f"convert_model: sym must be a Symbol, got {type(sym).__name__}")
-    sym = convert_symbol(
-        sym,
-        target_dtype,
-        target_dtype_ops,
-        fp32_ops,
-        conditional_fp32_ops,
-        excluded_sym_names,
-        [n for n in sym.list_inputs() if n not in arg_params and n not in aux_params],
-        cast_optional_params,
-    )
+    lists = target_dtype_ops, fp32_ops, conditional_fp32_ops, excluded_sym_names
+    data = [n for n in sym.list_inputs() if n not in arg_params and n not in aux_params]
+    sym = convert_symbol(sym, target_dtype, *lists, data, cast_optional_params)
     return sym, _cast_to_declared(sym, arg_params), _cast_to_declared(sym, aux_params)
 
 
@@ -242,16 +236,9 @@ def convert_hybrid_block(
     if not isinstance(block, HybridBlock):
         raise InvalidType(f"convert_hybrid_block: got {type(block).__name__}, not a HybridBlock")
     traced, inputs = block._traced_symbol()
-    sym = convert_symbol(
-        traced,
-        target_dtype,
-        target_dtype_ops,
-        fp32_ops,
-        conditional_fp32_ops,
-        excluded_sym_names,
-        [v.name for v in inputs],
-        cast_optional_params,
-    )
+    lists = target_dtype_ops, fp32_ops, conditional_fp32_ops, excluded_sym_names
+    data = [v.name for v in inputs]
+    sym = convert_symbol(traced, target_dtype, *lists, data, cast_optional_params)
     names = set(sym.list_inputs())
     arrays = {n: p._reduce() for n, p in block.collect_params().items() if n in names}
     made = SymbolBlock(sym, inputs)
@@ -279,18 +266,10 @@ def convert_bucketing_module(
         raise InvalidType(f"convert_bucketing_module: got {type(bucketing_mod).__name__}")
     if not bucketing_mod.binded or not bucketing_mod.params_initialized:
         raise AmpError("convert_bucketing_module: bind the module and init_params first")
-    given = bucketing_mod.get_params()
+    params, aux = bucketing_mod.get_params()
+    lists = target_dtype_ops, fp32_ops, conditional_fp32_ops, excluded_sym_names
     models = {
-        key: convert_model(
-            module.symbol,
-            *given,
-            target_dtype,
-            target_dtype_ops,
-            fp32_ops,
-            conditional_fp32_ops,
-            excluded_sym_names,
-            cast_optional_params,
-        )
+        key: convert_model(module.symbol, params, aux, target_dtype, *lists, cast_optional_params)
         for key, module in bucketing_mod._buckets.items()
     }
     arguments = {n: a for m in models.values() for n, a in m[1].items()}
@@ -338,7 +317,8 @@ def list_widest_type_cast(target_dtype: str) -> list[str]:
 def list_loss_output_functions(target_dtype: str) -> list[str]:
     """Losses whose gradient is scaled by their parameter grad_scale."""
     precision.policy(target_dtype)
-    return list(precision.LOSSES)
+    losses = {op.name: op.trait(LossLayer) for op in REGISTRY.values()}
+    return [name for name, loss in losses.items() if loss is not None and loss.scaled]
 
 
 def list_lp16_use_fp32_params(target_dtype: str) -> dict[str, list[str]]:

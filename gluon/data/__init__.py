@@ -1,6 +1,7 @@
 """Data: datasets, samplers and the loader, which makes batches in this process, in threads or in
 worker processes."""
 
+from ...data import sampler  # noqa: F401
 from ...data.sampler import (  # noqa: F401
     BatchSampler,
     FilterSampler,

@@ -7,7 +7,7 @@ from typing import Any
 
 from ... import ndarray as nd
 from ...engine.error import InvalidValue, MissingMethod, MXNetError
-from .recurrent_cell import HybridRecurrentCell, begin_of, cells_of, info_of
+from .recurrent_cell import CellContainer, HybridRecurrentCell, cells_of
 from .sequence import (
     device_of,
     masked,
@@ -177,7 +177,7 @@ class ResidualCell(ModifierCell):
         return outputs + merged(inputs, layout), states
 
 
-class BidirectionalCell(HybridRecurrentCell):
+class BidirectionalCell(CellContainer, HybridRecurrentCell):
     """One cell forwards and one backwards over a sequence; outputs are concatenated. It can be
     unrolled, not stepped."""
 
@@ -195,19 +195,6 @@ class BidirectionalCell(HybridRecurrentCell):
             f"BidirectionalCell(forward={self._children['l_cell']},"
             f" backward={self._children['r_cell']})"
         )
-
-    def state_info(self, batch_size: int = 0) -> Any:
-        return info_of(self._children.values(), batch_size)
-
-    def begin_state(
-        self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
-    ) -> Any:
-        if self._modified:
-            raise MXNetError(
-                "After applying modifier cells (e.g. DropoutCell) the base cell cannot be called"
-                " directly. Call the modifier cell instead."
-            )
-        return begin_of(self._children.values(), batch_size=batch_size, func=func, **kwargs)
 
     def unroll(
         self,

@@ -46,11 +46,7 @@ class RecurrentCell(Block):
         self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
     ) -> list:
         """Initial states. func: makes an array from shape= and **kwargs."""
-        if self._modified:
-            raise MXNetError(
-                "After applying modifier cells (e.g. ZoneoutCell) the base cell cannot be called"
-                " directly. Call the modifier cell instead."
-            )
+        self._check_unmodified()
         states = []
         for info in self.state_info(batch_size):
             self._init_counter += 1
@@ -58,6 +54,13 @@ class RecurrentCell(Block):
                 func(name=f"{self.prefix}begin_state_{self._init_counter}", **(info or {}) | kwargs)
             )
         return states
+
+    def _check_unmodified(self) -> None:
+        if self._modified:
+            raise MXNetError(
+                "After applying modifier cells (e.g. ZoneoutCell) the base cell cannot be called"
+                " directly. Call the modifier cell instead."
+            )
 
     def _states_for(self, steps: list, begin_state) -> list:
         """begin_state, or zeros that fit the first step (N, C)."""
@@ -120,14 +123,19 @@ class HybridRecurrentCell(RecurrentCell, HybridBlock):
         super().__init__(prefix=prefix, params=params)
 
 
+class CellContainer(RecurrentCell):
+    """A cell made of its children: its states are theirs, in their order."""
+
+    def state_info(self, batch_size: int = 0) -> list[dict]:
+        return [info for cell in cells_of(self) for info in cell.state_info(batch_size)]
+
+    def begin_state(
+        self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
+    ) -> list:
+        self._check_unmodified()
+        return [s for cell in cells_of(self) for s in cell.begin_state(batch_size, func, **kwargs)]
+
+
 def cells_of(block: Any) -> list[RecurrentCell]:
     """The cells that a cell has."""
     return [cast(RecurrentCell, child) for child in block._children.values()]
-
-
-def info_of(cells: Any, batch_size: int) -> list[dict]:
-    return [info for cell in cells for info in cell.state_info(batch_size)]
-
-
-def begin_of(cells: Any, **kwargs: Any) -> list:
-    return [state for cell in cells for state in cell.begin_state(**kwargs)]

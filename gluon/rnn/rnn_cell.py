@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from ... import ndarray as nd
-from ...engine.error import MXNetError
 from ...training.initializer import Initializer
 from ..parameter import Parameter
 from .modifier_cell import BidirectionalCell, DropoutCell, ModifierCell, ResidualCell, ZoneoutCell
-from .recurrent_cell import HybridRecurrentCell, RecurrentCell, begin_of, cells_of, info_of
+from .recurrent_cell import CellContainer, HybridRecurrentCell, RecurrentCell, cells_of
 from .sequence import (
     steps_of,
 )
@@ -269,7 +266,7 @@ class GRUCell(_BaseCell):
         return output, [output]
 
 
-class _CellStack(RecurrentCell):
+class _CellStack(CellContainer):
     """What the two sequential cells have in common."""
 
     def __repr__(self):
@@ -282,19 +279,6 @@ class _CellStack(RecurrentCell):
     def add(self, cell: Any) -> None:
         """Appends a cell."""
         self.register_child(cell)
-
-    def state_info(self, batch_size: int = 0) -> Any:
-        return info_of(self._children.values(), batch_size)
-
-    def begin_state(
-        self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
-    ) -> Any:
-        if self._modified:
-            raise MXNetError(
-                "After applying modifier cells (e.g. ZoneoutCell) the base cell cannot be called"
-                " directly. Call the modifier cell instead."
-            )
-        return begin_of(self._children.values(), batch_size=batch_size, func=func, **kwargs)
 
     def _step(self, inputs, states):
         new_states, at = [], 0

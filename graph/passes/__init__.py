@@ -9,7 +9,7 @@ from typing import Any
 from ...kernels import backend as backends
 from ..graph import Value, topological, verify
 from .algebra import algebra
-from .cse import common
+from .cse import cse
 from .fold import fold
 from .recompute import MIRRORED
 
@@ -26,7 +26,7 @@ def optimize(outputs: Sequence[Value], device: Any) -> tuple[list[Value], dict[V
     outputs = list(outputs)
     if checking:
         verify(outputs)
-    for each in (algebra, common):
+    for each in (algebra, cse):
         outputs = each(outputs)
         if checking:
             verify(outputs)

@@ -14,7 +14,7 @@ from ..effects import Effects
 from ..graph import Node, Value, topological
 
 
-def common(outputs: Sequence[Value]) -> list[Value]:
+def cse(outputs: Sequence[Value]) -> list[Value]:
     """The graph in which no two nodes compute the same. The first of them stays where it is, so the
     order does too."""
     order = topological(outputs)

@@ -35,9 +35,9 @@ def epilogue_dense(outputs: Sequence[Value], backend: Backend) -> list[Value]:
     instead: dict[Value, Value] = {}
     for node in order:
         if node.op is not None and node not in pinned:
-            product = _product(node, backend)
-            if product is not None:
-                _Chain(product, Value(node), users, pinned, backend).fuse(instead)
+            matmul = _matmul(node, backend)
+            if matmul is not None:
+                _Chain(matmul, Value(node), users, pinned, backend).fuse(instead)
     _sums(order, users, instead, backend)
     return replace_uses(outputs, instead) if instead else list(outputs)
 
@@ -46,7 +46,7 @@ def _plain(dtype: str, *values: Value) -> bool:
     return all(v.dtype == dtype and not v.type.layout for v in values)
 
 
-def _product(node: Node, backend: Backend) -> dict | None:
+def _matmul(node: Node, backend: Backend) -> dict | None:
     """Attributes and inputs of _dense for a product of matrices."""
     matmul = node.operation.trait(Matmul)
     if matmul is None or matmul.stacked:

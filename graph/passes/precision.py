@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ...kernels.precision import CASTS, Policy
+from ...kernels.precision import Policy
 from ...kernels.record import DTYPES, lookup
 from ..graph import Node, Value, rewrite, values_of
 from ..names import output_name
 
-CAST = lookup(CASTS[0])
+CAST = lookup("amp_cast")
 
 
 def reduce_precision(

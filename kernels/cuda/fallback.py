@@ -30,7 +30,7 @@ _reported: set[tuple[str, str]] = set()
 def _run(params, bufs, scalars):
     call = call_of(params, scalars)
     try:
-        status = _run_late(call, bufs, scalars)
+        status = _run_pending(call, bufs, scalars)
         if status is not None:
             return status
         if call.op.has(PythonKernel):
@@ -44,7 +44,7 @@ def _run(params, bufs, scalars):
         return call.failed(error)
 
 
-def _run_late(call: Call, bufs, scalars) -> int | None:
+def _run_pending(call: Call, bufs, scalars) -> int | None:
     """Runs the kernels of the call that were being compiled; None where there are none."""
     if call.pending is None:
         return None
@@ -73,7 +73,7 @@ def _run_on_numpy(call: Call, bufs) -> None:
     _report(call.op, "NumPy, through the host")
     n = len(call.in_specs)
     memory = [read(bufs[i], s) for i, s in enumerate(call.in_specs)]
-    targets = [_room(s) for s in call.out_specs]
+    targets = [_host_buffer(s) for s in call.out_specs]
     call.run(memory, [*targets, *(memory[i] for i in call.mutated)])
     for i, target in enumerate(targets):
         write(bufs[n + i], call.out_specs[i], target)
@@ -81,13 +81,13 @@ def _run_on_numpy(call: Call, bufs) -> None:
         write(bufs[i], call.in_specs[i], memory[i])
 
 
-def _room(s: Spec) -> np.ndarray:
+def _host_buffer(s: Spec) -> np.ndarray:
     return np.empty(physical_shape(s.shape, s.layout), NUMPY_DTYPES[s.dtype])
 
 
 def read(address: Any, s: Spec) -> np.ndarray:
     """The memory of the device at `address`, copied to the host."""
-    values = _room(s)
+    values = _host_buffer(s)
     _check(lib.pl_gpu_read(ffi.cast("void *", values.ctypes.data), address, values.nbytes))
     return values
 

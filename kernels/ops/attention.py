@@ -10,6 +10,7 @@ Dropout would draw from the probabilities and keeps a bit of each.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from ...engine.error import OperatorError, ShapeError
 from ..compose import vjp
-from ..record import FRACTION, Param, Type, operator, sample, uniform, values
+from ..record import FRACTION, Param, Shape, Type, operator, sample, uniform, values
 from ..traits import Rematerializes
 from .strided import check_view, places
 
@@ -60,7 +61,7 @@ def _unpacked(xp, words, n):
     return (bits & 1).reshape(*words.shape[:-1], -1)[..., :n]
 
 
-def kept_scale(p):
+def kept_scale(p: float) -> float:
     return 1 / (1 - p) if p < 1 else 0.0
 
 
@@ -87,18 +88,20 @@ operator(
 )
 
 
-def names(n_sources, mask, **_):
+def names(n_sources: int, mask: str, **_: Any) -> tuple[str, ...]:
     return (*(f"source{i}" for i in range(n_sources)), *(("masks",) if mask else ()))
 
 
-def operands(sizes, q, k, v, **_):
+def operands(
+    sizes: Shape, q: Shape, k: Shape, v: Shape, **_: Any
+) -> list[tuple[int, int, Shape, Shape]]:
     """(source, at, sizes, steps) of q, k and v."""
     batch, heads, n_q, n_k, dim, dim_v = sizes
     shapes = ((n_q, dim), (n_k, dim), (n_k, dim_v))
     return [(x[0], x[1], (batch, heads, *s), (*x[2:], 1)) for x, s in zip((q, k, v), shapes)]
 
 
-def apart(views) -> bool:
+def apart(views: Iterable[tuple[int, Sequence[int], Sequence[int]]]) -> bool:
     """Do views (at, sizes, steps) of one array, their elements side by side, share no element?"""
     first = []
     for at, sizes, steps in views:
@@ -111,7 +114,7 @@ def apart(views) -> bool:
     return bool(np.all(begin[1:] >= end[:-1]))
 
 
-def mask_sizes(sizes, mask, **_):
+def mask_sizes(sizes: Shape, mask: str, **_: Any) -> Shape:
     return sizes[:3] if mask == "length" else sizes[:4]
 
 

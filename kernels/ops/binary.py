@@ -285,12 +285,12 @@ def _scalar_samples(domain, scalar=1.5):
 
 
 for key, (text, ref) in LOGIC.items():
-    legacy = "_".join(word.capitalize() for word in key.split("_"))
+    capitalized = "_".join(word.capitalize() for word in key.split("_"))
     draws = tuple(
         sample(values([[0, 1, -2], [0.5, 1, 0]]), values(rhs))
         for rhs in ([[0, 1, 2], [1, 0.5, 3]], [[1, 0, -2]], [[1], [0]])
     )
-    for name, alias in ((f"_{key}", (f"_{legacy}",)), (f"broadcast_{key}", ())):
+    for name, alias in ((f"_{key}", (f"_{capitalized}",)), (f"broadcast_{key}", ())):
         pointwise(
             name,
             text.format("a", "b"),
@@ -309,7 +309,7 @@ for key, (text, ref) in LOGIC.items():
         params=NUMBER,
         ref=_on_number(ref),
         native=True,
-        aliases=(f"_{legacy.replace('_', '')}Scalar",),
+        aliases=(f"_{capitalized.replace('_', '')}Scalar",),
         dtypes="all",
         out_dtype=_scalar_dtype,
         samples=tuple(sample(values([[0, 1, -2], [0.5, 1, 2]]), scalar=s) for s in (1.0, 0.0)),

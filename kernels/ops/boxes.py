@@ -6,9 +6,10 @@ A corner box is (x1, y1, x2, y2), a centre box (x, y, width, height).
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Param, Type, operator, sample, uniform, values
+from ..record import Array, Param, Type, operator, sample, uniform, values
 from ..shapes import float_dtype, must_be
 from ..traits import Decomposition
 from .sampling import first_order
@@ -23,25 +24,25 @@ def check_boxes(op: str, name: str, t: Type, low: int = 2) -> None:
         )
 
 
-def to_corner(xp, boxes):
+def to_corner(xp: Any, boxes: Array) -> Array:
     """Centre boxes (..., 4) as corner boxes."""
     half = boxes[..., 2:] / 2
     return xp.concatenate([boxes[..., :2] - half, boxes[..., :2] + half], axis=-1)
 
 
-def to_center(xp, boxes):
+def to_center(xp: Any, boxes: Array) -> Array:
     """Corner boxes (..., 4) as centre boxes."""
     size = boxes[..., 2:] - boxes[..., :2]
     return xp.concatenate([boxes[..., :2] + size / 2, size], axis=-1)
 
 
-def areas(xp, corners, extra=0):
+def areas(xp: Any, corners: Array, extra: int = 0) -> Array:
     """Areas of corner boxes (..., 4); 0 where a side is negative."""
     size = corners[..., 2:] - corners[..., :2] + extra
     return xp.where((size < 0).any(axis=-1), 0, size[..., 0] * size[..., 1])
 
 
-def overlaps(xp, a, b, extra=0):
+def overlaps(xp: Any, a: Array, b: Array, extra: int = 0) -> Array:
     """Intersection areas of corner boxes that broadcast against each other. extra: 1 where sides
     count pixels."""
     low, high = xp.maximum(a[..., :2], b[..., :2]), xp.minimum(a[..., 2:], b[..., 2:])
@@ -49,11 +50,12 @@ def overlaps(xp, a, b, extra=0):
     return size[..., 0] * size[..., 1]
 
 
-def iou(xp, a, b):
+def iou(xp: Any, a: Array, b: Array) -> Array:
     """Intersection over union of corner boxes that broadcast; 0 where they do not meet."""
-    common = overlaps(xp, a, b)
-    union = areas(xp, a) + areas(xp, b) - common
-    return xp.where((common > 0) & (union > 0), common / xp.where(union > 0, union, 1), 0)
+    intersection = overlaps(xp, a, b)
+    union = areas(xp, a) + areas(xp, b) - intersection
+    share = intersection / xp.where(union > 0, union, 1)
+    return xp.where((intersection > 0) & (union > 0), share, 0)
 
 
 # ---- box_iou -------------------------------------------------------------------------------------
@@ -98,12 +100,20 @@ operator(
 _NMS = "_contrib_box_nms"
 
 
-def descending(xp, scores):
+def descending(xp: Any, scores: Array) -> Array:
     """Indices that sort scores from high to low; equal ones keep their order, NaN come last."""
     return xp.argsort(xp.where(xp.isnan(scores), xp.inf, -scores), kind="stable")
 
 
-def suppress(xp, corners, classes, threshold, extra=0, strict=True, order_area=None):
+def suppress(
+    xp: Any,
+    corners: Array,
+    classes: Array | None,
+    threshold: float,
+    extra: int = 0,
+    strict: bool = True,
+    order_area: Array | None = None,
+) -> Array:
     """Which of boxes in falling order of score stay: bool (n,). A box goes when its overlap with a
     better one of its class is above the threshold (or, not strict, reaches it).
 
@@ -115,8 +125,8 @@ def suppress(xp, corners, classes, threshold, extra=0, strict=True, order_area=N
     for i in range(n - 1):
         if not keep[i]:
             continue
-        common = overlaps(xp, corners[i], corners[i + 1 :], extra)
-        share = common / (area[i] + area[i + 1 :] - common)
+        intersection = overlaps(xp, corners[i], corners[i + 1 :], extra)
+        share = intersection / (area[i] + area[i + 1 :] - intersection)
         loses = share > threshold if strict else share >= threshold
         if classes is not None:
             loses &= classes[i + 1 :] == classes[i]

@@ -9,6 +9,7 @@ from ..traits import (
     Decomposition,
     Identity,
     LoopForm,
+    PrecisionCast,
 )
 
 
@@ -44,7 +45,7 @@ operator(
 )
 operator(
     "amp_cast",
-    traits=(Cast(), LoopForm(same_form, mixed=(0,))),
+    traits=(Cast(), LoopForm(same_form, mixed=(0,)), PrecisionCast()),
     params=(Param("dtype", "dtype"),),
     infer=lambda ins, dtype: [_amp_type(ins[0], dtype)],
     ref=lambda xp, x, dtype: x,
@@ -73,7 +74,7 @@ operator(
     infer=_multicast_infer,
     n_outputs=lambda num_outputs, cast_narrow: num_outputs,
     ref=lambda xp, *xs, num_outputs, cast_narrow: xs,
-    traits=(Decomposition(lambda F, *xs, **_: list(xs)),),
+    traits=(Decomposition(lambda F, *xs, **_: list(xs)), PrecisionCast()),
     grad=lambda F, dys, xs, ys, num_outputs, cast_narrow: [
         dy if dy is None else F.Cast(dy, dtype=x.dtype) for dy, x in zip(dys, xs)
     ],

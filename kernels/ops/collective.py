@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from ...engine.error import OperatorError, ShapeError
 from ..pointwise import pointwise
-from ..record import Param, Type, operator, same_type, sample
+from ..record import Param, Type, operator, sample
 from ..traits import Collective, Decomposition
 
 GROUP = (
@@ -30,7 +30,13 @@ def _alone(xp, x, ranks, **_):
     return x
 
 
-def _first_axis(name: str, t: Type, ranks: Sequence[int]) -> int:
+def _check(name: str, ranks: Sequence[int], rank: int) -> None:
+    if not 0 <= rank < len(ranks):
+        raise OperatorError(name, f"rank must be of 0 to {len(ranks) - 1}, got {rank}")
+
+
+def _first_axis(name: str, t: Type, ranks: Sequence[int], rank: int) -> int:
+    _check(name, ranks, rank)
     if not t.shape or t.shape[0] % len(ranks):
         raise ShapeError(
             name, f"axis 0 must be divisible by the {len(ranks)} ranks, got shape {t.shape}"
@@ -50,10 +56,15 @@ def _all_reduce_grad(F, dys, xs, ys, ranks, rank, op, alike):
     return [dys[0] if op == "sum" else dys[0] * (1 / len(ranks))]
 
 
+def _reduced(ins, ranks, rank, op, alike):
+    _check("_all_reduce", ranks, rank)
+    return [ins[0]]
+
+
 operator(
     "_all_reduce",
     params=(*GROUP, OPERATION, ALIKE),
-    infer=same_type,
+    infer=_reduced,
     ref=_alone,
     grad=_all_reduce_grad,
     traits=(Collective("all_reduce"),),
@@ -63,6 +74,7 @@ operator(
 
 
 def _gathered(ins, ranks, rank, alike):
+    _check("_all_gather", ranks, rank)
     shape, dtype, _ = ins[0]
     return [Type((len(ranks) * shape[0], *shape[1:]) if shape else (len(ranks),), dtype)]
 
@@ -79,17 +91,21 @@ operator(
     "_all_gather",
     params=(*GROUP, ALIKE),
     infer=_gathered,
-    ref=lambda xp, x, ranks, rank, alike: _alone(xp, x, ranks),
+    ref=lambda xp, x, ranks, rank, alike: xp.atleast_1d(_alone(xp, x, ranks)),
     grad=_all_gather_grad,
     traits=(Collective("all_gather"),),
-    samples=(sample((2, 3), ranks=(0,), rank=0), sample((2,), ranks=(0,), rank=0, alike=True)),
+    samples=(
+        sample((2, 3), ranks=(0,), rank=0),
+        sample((), ranks=(0,), rank=0),
+        sample((2,), ranks=(0,), rank=0, alike=True),
+    ),
     doc="All ranks' data, one after the other along axis 0.",
 )
 
 
 def _scattered(ins, ranks, rank, op):
     shape, dtype, _ = ins[0]
-    return [Type((_first_axis("_reduce_scatter", ins[0], ranks), *shape[1:]), dtype)]
+    return [Type((_first_axis("_reduce_scatter", ins[0], ranks, rank), *shape[1:]), dtype)]
 
 
 def _reduce_scatter_grad(F, dys, xs, ys, ranks, rank, op):
@@ -111,7 +127,7 @@ operator(
 
 
 def _exchanged(ins, ranks, rank):
-    _first_axis("_all_to_all", ins[0], ranks)
+    _first_axis("_all_to_all", ins[0], ranks, rank)
     return [ins[0]]
 
 
@@ -129,9 +145,7 @@ operator(
 
 def _own(ins, ranks, rank):
     shape, dtype, _ = ins[0]
-    if not 0 <= rank < len(ranks):
-        raise OperatorError("_own_part", f"rank must be of 0 to {len(ranks) - 1}, got {rank}")
-    return [Type((_first_axis("_own_part", ins[0], ranks), *shape[1:]), dtype)]
+    return [Type((_first_axis("_own_part", ins[0], ranks, rank), *shape[1:]), dtype)]
 
 
 def _own_slice(x, ranks, rank):

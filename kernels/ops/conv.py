@@ -8,11 +8,12 @@ Deconvolution(x, w) is _conv_grad_data(x, w) with its own output shape: deconv.p
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import COUNT, REACH, Param, Type, operator, sample
+from ..record import COUNT, REACH, Array, Attrs, Fill, Param, Shape, Type, Types, operator, sample
 from ..shapes import must_be, same_dtype
 from ..traits import Convolution
 
@@ -23,36 +24,42 @@ class Geometry(NamedTuple):
     """The resolved attributes of one convolution; every field but the last two has one entry per
     spatial axis."""
 
-    kernel: tuple
-    stride: tuple
-    dilate: tuple
-    pad: tuple
+    kernel: Shape
+    stride: Shape
+    dilate: Shape
+    pad: Shape
     groups: int
     channels_last: bool
 
     @property
-    def reach(self):
+    def reach(self) -> Shape:
         """Extent of the dilated kernel."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilate))
 
-    def split(self, shape):
+    def split(self, shape: Sequence[int]) -> tuple[int, int, Shape]:
         """A shape as (batch or filters, channels, spatial sizes)."""
-        return (
-            (shape[0], shape[-1], shape[1:-1])
-            if self.channels_last
-            else (shape[0], shape[1], shape[2:])
-        )
+        if self.channels_last:
+            return shape[0], shape[-1], tuple(shape[1:-1])
+        return shape[0], shape[1], tuple(shape[2:])
 
-    def join(self, n, channels, space):
+    def join(self, n: int, channels: int, space: Sequence[int]) -> Shape:
         return (n, *space, channels) if self.channels_last else (n, channels, *space)
 
-    def conv_out(self, space):
+    def conv_out(self, space: Sequence[int]) -> Shape:
         return tuple(
             (n + 2 * p - r) // s + 1 for n, p, r, s in zip(space, self.pad, self.reach, self.stride)
         )
 
 
-def geometry(op, kernel, stride, dilate, pad, num_group, layout):
+def geometry(
+    op: str,
+    kernel: Shape,
+    stride: Shape,
+    dilate: Shape,
+    pad: Shape,
+    num_group: int,
+    layout: str | None,
+) -> Geometry:
     """Fills defaults and checks attributes. Raises OperatorError."""
     nd = len(kernel)
     if nd not in LAYOUTS:
@@ -83,7 +90,7 @@ def geometry(op, kernel, stride, dilate, pad, num_group, layout):
     return Geometry(**full, groups=num_group, channels_last=layout.endswith("C"))
 
 
-def check_ndim(op, name, t, g, layout):
+def check_ndim(op: str, name: str, t: Type, g: Geometry, layout: str | None) -> None:
     nd = len(g.kernel)
     if len(t.shape) != nd + 2:
         raise ShapeError(
@@ -96,7 +103,7 @@ def check_ndim(op, name, t, g, layout):
         )
 
 
-def check_weight(op, got, want, x, note, g):
+def check_weight(op: str, got: Type, want: Shape, x: Type, note: str, g: Geometry) -> None:
     if got.shape != want:
         raise ShapeError(
             op,
@@ -105,14 +112,14 @@ def check_weight(op, got, want, x, note, g):
         )
 
 
-def check_bias(op, ins, num_filter, no_bias):
+def check_bias(op: str, ins: Types, num_filter: int, no_bias: bool) -> None:
     if not no_bias and ins[2].shape != (num_filter,):
         raise ShapeError(
             op, f"bias must have shape (num_filter,) = ({num_filter},), got {ins[2].shape}"
         )
 
 
-def groups_divide(op, g, channels, num_filter):
+def groups_divide(op: str, g: Geometry, channels: int, num_filter: int) -> None:
     if channels % g.groups or num_filter % g.groups:
         raise ShapeError(
             op,
@@ -125,7 +132,7 @@ def _conv_weight(g, channels, num_filter):
     return g.join(num_filter, channels // g.groups, g.kernel)
 
 
-def deconv_weight(g, channels, num_filter):
+def deconv_weight(g: Geometry, channels: int, num_filter: int) -> Shape:
     return g.join(channels, num_filter // g.groups, g.kernel)
 
 
@@ -157,7 +164,7 @@ def _conv_infer(ins, kernel, stride, dilate, pad, num_filter, num_group, no_bias
     ]
 
 
-def fill_parameters(weight_shape):
+def fill_parameters(weight_shape: Callable[[Geometry, int, int], Shape]) -> Fill:
     def fill(ins, kernel, stride, dilate, pad, num_filter, num_group, no_bias, layout, **_):
         ins = list(ins)
         if ins[0] is not None:
@@ -181,7 +188,7 @@ def _last(xp, g, x):
     return xp.moveaxis(x, 1, -1) if g.channels_last else x
 
 
-def columns(xp, g, x):
+def columns(xp: Any, g: Geometry, x: Array) -> Array:
     """Padded NC* data -> (N, groups, channels / groups * prod(kernel), prod(out))."""
     x = xp.pad(x, ((0, 0), (0, 0), *((p, p) for p in g.pad)))
     nd = len(g.kernel)
@@ -194,14 +201,14 @@ def columns(xp, g, x):
     return windows.reshape(n, g.groups, c // g.groups * prod(g.kernel), prod(windows.shape[-nd:]))
 
 
-def conv_forward(xp, g, x, w):
+def conv_forward(xp: Any, g: Geometry, x: Array, w: Array) -> Array:
     x, w = _first(xp, g, x), _first(xp, g, w)
     f, out = w.shape[0], g.conv_out(x.shape[2:])
     y = w.reshape(g.groups, f // g.groups, prod(w.shape[1:])) @ columns(xp, g, x)
     return _last(xp, g, y.reshape(x.shape[0], f, *out))
 
 
-def add_columns(xp, g, cols, shape):
+def add_columns(xp: Any, g: Geometry, cols: Array, shape: Shape) -> Array:
     """The transpose of columns: (N, channels * prod(kernel), *out) added up on data of this NC*
     shape."""
     n, channels, *space = shape
@@ -222,7 +229,7 @@ def add_columns(xp, g, cols, shape):
     return dx[(..., *(slice(p, p + s) for p, s in zip(g.pad, space)))]
 
 
-def conv_grad_data(xp, g, dy, w, data_shape):
+def conv_grad_data(xp: Any, g: Geometry, dy: Array, w: Array, data_shape: Shape) -> Array:
     dy, w = _first(xp, g, dy), _first(xp, g, w)
     n, channels, space = g.split(data_shape)
     f, out = w.shape[0], dy.shape[2:]
@@ -232,7 +239,7 @@ def conv_grad_data(xp, g, dy, w, data_shape):
     return _last(xp, g, add_columns(xp, g, cols, (n, channels, *space)))
 
 
-def conv_grad_weight(xp, g, dy, x, weight_shape):
+def conv_grad_weight(xp: Any, g: Geometry, dy: Array, x: Array, weight_shape: Shape) -> Array:
     dy, x = _first(xp, g, dy), _first(xp, g, x)
     f, per_group, _ = g.split(weight_shape)
     dy = dy.reshape(dy.shape[0], g.groups, f // g.groups, prod(dy.shape[2:]))
@@ -240,11 +247,11 @@ def conv_grad_weight(xp, g, dy, x, weight_shape):
     return _last(xp, g, dw.reshape(f, per_group, *g.kernel))
 
 
-def plus_bias(g, y, bias):
+def plus_bias(g: Geometry, y: Array, bias: Array) -> Array:
     return y + (bias if g.channels_last else bias.reshape(-1, *[1] * len(g.kernel)))
 
 
-def bias_grad(F, g, dy):
+def bias_grad(F: Any, g: Geometry, dy: Array) -> Array:
     return F.sum(
         dy,
         axis=tuple(
@@ -259,7 +266,9 @@ def _conv_ref(xp, x, w, bias=None, *, kernel, stride, dilate, pad, num_group, no
     return y if no_bias else plus_bias(g, y, bias)
 
 
-def taps_of(kernel, stride, dilate, pad, num_group, layout):
+def taps_of(
+    kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, num_group: int, layout: str | None
+) -> Attrs:
     return {
         "kernel": kernel,
         "stride": stride,
@@ -294,7 +303,7 @@ TUNE = (
 )
 
 
-def conv_inputs(no_bias, **_):
+def conv_inputs(no_bias: bool, **_: Any) -> tuple[str, ...]:
     return ("data", "weight") if no_bias else ("data", "weight", "bias")
 
 

@@ -10,12 +10,12 @@ import ast
 
 from ...engine.error import OperatorError
 from ..pointwise import pointwise
-from ..record import COUNT, REGISTRY, Param, Type, operator, sample
+from ..record import COUNT, REGISTRY, Attrs, Operator, Param, Shape, Type, operator, sample
 from ..shapes import must_be
-from .conv import _LAYOUT, TAPS, conv_forward, geometry, plus_bias
+from .conv import _LAYOUT, TAPS, Geometry, conv_forward, geometry, plus_bias
 
 
-def parts(g, weight_shape):
+def parts(g: Geometry, weight_shape: Shape) -> Shape:
     """The weight's shape with the groups as an axis of their own: (groups, filters / groups,
     channels / groups, *kernel); without groups (filters, channels, *kernel)."""
     if g.groups == 1:
@@ -24,7 +24,7 @@ def parts(g, weight_shape):
     return (g.groups, filters // g.groups, per_group, *g.kernel)
 
 
-def activation(act, act_attrs):
+def activation(act: str, act_attrs: str) -> tuple[Operator, Attrs] | None:
     """(record, complete attributes) of the operator that attributes name, or None."""
     if not act:
         return None
@@ -37,7 +37,7 @@ def activation(act, act_attrs):
     return op, attrs | op.parse({k: v for k, v in attrs.items() if k in op.param_index})
 
 
-def activated(op, attrs) -> dict | None:
+def activated(op: Operator, attrs: Attrs) -> dict | None:
     """The attributes that name an operator of one input as activation; None where a text does not
     hold its own: NaN, infinities."""
     text = repr(_plain(tuple(attrs.items())))

@@ -67,7 +67,7 @@ operator(
 )
 
 
-def arange_count(start, stop, step, repeat) -> tuple[float, int]:
+def arange_count(start: float, stop: float | None, step: float, repeat: int) -> tuple[float, int]:
     """(first value, number of distinct values)."""
     if stop is None:
         start, stop = 0.0, start

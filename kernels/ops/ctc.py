@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from ...engine.error import ShapeError
 from ..compose import vjp
-from ..record import Param, Type, operator, sample, values
+from ..record import Array, Param, Type, operator, sample, values
 from .softmax import log_softmax
 
 _NEVER = -1e30  # log of an impossible event: large, yet differences stay finite
@@ -47,7 +50,16 @@ class _Lattice:
     """The extended labels (blank, l1, blank, l2, ..., blank) of a batch and which of its states
     count."""
 
-    def __init__(self, xp, x, label, lengths, use_data_lengths, use_label_lengths, blank_label):
+    def __init__(
+        self,
+        xp: Any,
+        x: Array,
+        label: Array,
+        lengths: Iterable[Array],
+        use_data_lengths: bool,
+        use_label_lengths: bool,
+        blank_label: str,
+    ):
         n_steps, n, classes = x.shape
         lengths = list(lengths)
         self.steps = (

@@ -9,7 +9,7 @@ from typing import Any
 from ...engine import hooks
 from ...engine.error import MXNetError, OperatorError, ShapeError
 from ...engine.recent import Recent
-from ..record import DTYPES, MAX_KEPT, Operator, Param, Type, dtype_name, operator
+from ..record import DTYPES, MAX_KEPT, Array, Operator, Param, Type, dtype_name, operator
 from ..spec import NUMPY_DTYPES
 from ..traits import LossLayer, PythonKernel, Specialised
 
@@ -20,7 +20,7 @@ TOKEN = Type((1,), "int64")  # tells backward which instance ran forward
 class Rules:
     """What one CustomOpProp says: names, shapes, dtypes, and what backward reads."""
 
-    def __init__(self, op_type: str, prop, reuse: bool):
+    def __init__(self, op_type: str, prop: Any, reuse: bool):
         """reuse: may an instance whose backward has run serve again?"""
         self.op_type, self.prop = op_type, prop
         self.arguments = self._names("list_arguments")
@@ -68,7 +68,7 @@ class Rules:
         ]
         return groups[0] + groups[2], groups[1]
 
-    def infer(self, ins: Sequence[Type], **_) -> list[Type]:
+    def infer(self, ins: Sequence[Type], **_: Any) -> list[Type]:
         inputs, outputs = self.types(ins)
         for name, t, want in zip((*self.arguments, *self.auxiliary), ins, inputs):
             if t.shape != want.shape:
@@ -79,12 +79,20 @@ class Rules:
                 )
         return [*outputs, TOKEN]
 
-    def fill(self, ins: Sequence[Type | None], **_) -> list[Type | None]:
+    def fill(self, ins: Sequence[Type | None], **_: Any) -> list[Type | None]:
         inputs = self.types(ins)[0]
         # an unknown shape that comes back as it went is still unknown
         return [(want if want.shape else None) if t is None else t for t, want in zip(ins, inputs)]
 
-    def grad(self, F, dys, xs, ys, train=True, **_):
+    def grad(
+        self,
+        F: Any,
+        dys: Sequence[Array],
+        xs: Sequence[Array],
+        ys: Sequence[Array],
+        train: bool = True,
+        **_: Any,
+    ) -> list[Array | None]:
         n_in, n_out = len(self.arguments), len(self.outputs)
         ids = list(range(2 * n_out + n_in))
         groups = ids[:n_out], ids[n_out : n_out + n_in], ids[n_out + n_in :]
@@ -124,7 +132,7 @@ class Rules:
         return found
 
 
-def numpy_type(name: str):
+def numpy_type(name: str) -> Any:
     d = NUMPY_DTYPES[name]
     return d if d.names else d.type
 
@@ -133,11 +141,11 @@ def _no_reference(*_, **__):
     raise MXNetError("Custom: runs on arrays of the engine only")
 
 
-def text(value) -> str:
+def text(value: Any) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def custom_operator(given: dict[str, Any], graphs=None, reuse: bool = True) -> Operator:
+def custom_operator(given: dict[str, Any], graphs: Any = None, reuse: bool = True) -> Operator:
     """The record of one use. given: op_type and the parameters of its CustomOpProp. Raises
     MXNetError."""
     texts = {k: text(v) for k, v in given.items() if not (k.startswith("__") and k.endswith("__"))}

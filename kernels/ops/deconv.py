@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import COUNT, Param, Type, operator, sample
+from ..record import COUNT, Param, Shape, Type, operator, sample
 from ..shapes import same_dtype
 from .conv import (
     TAPS,
     TUNE,
+    Geometry,
     bias_grad,
     check_bias,
     check_ndim,
@@ -63,7 +64,17 @@ def _deconv_geometry(space, kernel, stride, dilate, pad, adj, target_shape, num_
     return g, out
 
 
-def deconv_setup(x_shape, kernel, stride, dilate, pad, adj, target_shape, num_group, layout):
+def deconv_setup(
+    x_shape: Shape,
+    kernel: Shape,
+    stride: Shape,
+    dilate: Shape,
+    pad: Shape,
+    adj: Shape,
+    target_shape: Shape,
+    num_group: int,
+    layout: str | None,
+) -> tuple[Geometry, Shape]:
     g = geometry("Deconvolution", kernel, stride, dilate, pad, num_group, layout)
     return _deconv_geometry(
         g.split(x_shape)[2], kernel, stride, dilate, pad, adj, target_shape, num_group, layout
@@ -124,7 +135,7 @@ def _deconv_grad(
     F, dys, xs, ys, kernel, stride, dilate, pad, adj, target_shape, num_group, no_bias, layout, **_
 ):
     x, w, dy = xs[0], xs[1], dys[0]
-    g, _ = deconv_setup(x.shape, kernel, stride, dilate, pad, adj, target_shape, num_group, layout)
+    g = deconv_setup(x.shape, kernel, stride, dilate, pad, adj, target_shape, num_group, layout)[0]
     taps = taps_of(kernel, g.stride, g.dilate, g.pad, num_group, layout)
     gs = [
         F.Convolution(dy, w, num_filter=w.shape[0], no_bias=True, **taps),

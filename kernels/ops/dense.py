@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 
 from ...engine.error import ShapeError
-from ..record import Param, Type, operator, sample
+from ..record import Array, Param, Type, Types, operator, sample
 from ..shapes import one_axis, same_dtype
 from ..traits import Matmul, RowGradient
 
@@ -101,7 +102,7 @@ operator(
 )
 
 TRANSPOSES = (Param("transpose_a", "bool", False), Param("transpose_b", "bool", False))
-_PRODUCT_PARAMS = (
+_MATMUL_PARAMS = (
     *TRANSPOSES,
     Param("forward_stype", ("None", "csr", "default", "row_sparse"), None),
 )
@@ -186,7 +187,7 @@ operator(
     aliases=("_sparse_dot",),
     traits=(Matmul(_transposes), RowGradient(_has_row_gradient)),
     inputs=("lhs", "rhs"),
-    params=_PRODUCT_PARAMS,
+    params=_MATMUL_PARAMS,
     infer=_dot_infer,
     ref=_dot_ref,
     grad=_dot_grad,
@@ -257,7 +258,9 @@ def _batch_dot_ref(xp, a, b, *, transpose_a, transpose_b, forward_stype):
     )
 
 
-def matmul_grads(mul, a, b, dy, transpose_a, transpose_b):
+def matmul_grads(
+    mul: Callable[..., Array], a: Array, b: Array, dy: Array, transpose_a: bool, transpose_b: bool
+) -> list[Array]:
     """Gradients of a product of stacked matrices; mul(a, b, transpose_a=, transpose_b=) is that
     product."""
     da = (
@@ -289,7 +292,7 @@ operator(
     aliases=("_npx_batch_dot",),
     traits=(Matmul(_transposes, stacked=True),),
     inputs=("lhs", "rhs"),
-    params=_PRODUCT_PARAMS,
+    params=_MATMUL_PARAMS,
     infer=_batch_dot_infer,
     ref=_batch_dot_ref,
     grad=_batch_dot_grad,
@@ -301,7 +304,7 @@ operator(
 )
 
 
-def gemm2_type(op, ins, transpose_a, transpose_b, axis) -> Type:
+def gemm2_type(op: str, ins: Types, transpose_a: bool, transpose_b: bool, axis: int) -> Type:
     """The type of a product of stacked matrices in the axes (axis, -1). Raises OperatorError."""
     a, b = ins[0].shape, ins[1].shape
     dtype = same_dtype(op, ins, ("A", "B"))

@@ -6,33 +6,34 @@ Samples have the parameters' shape followed by more axes: several draws for each
 from __future__ import annotations
 
 from math import log, pi
+from typing import Any
 
 from ...engine.error import DTypeError, ShapeError
 from .. import special
 from ..compose import vjp
-from ..record import FLOATS, Param, Type, ints, operator, sample, uniform, values
+from ..record import FLOATS, Array, Param, Type, ints, operator, sample, uniform, values
 from ..shapes import same_dtype
 
 
 class Numbers:
     """The operators that the densities use, on NumPy arrays, in float64."""
 
-    def __init__(self, xp):
+    def __init__(self, xp: Any):
         self.xp = xp
 
-    def log(self, x):
+    def log(self, x: Array) -> Array:
         return self.xp.log(x)
 
-    def exp(self, x):
+    def exp(self, x: Array) -> Array:
         return self.xp.exp(x)
 
-    def square(self, x):
+    def square(self, x: Array) -> Array:
         return x * x
 
-    def gammaln(self, x):
+    def gammaln(self, x: Array) -> Array:
         return special.gammaln(self.xp, x)
 
-    def sum(self, x, axis):
+    def sum(self, x: Array, axis: int) -> Array:
         return x.sum(axis=axis)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Param, Type, operator, sample, uniform, values
+from ..record import Array, Param, Type, operator, sample, uniform, values
 
 LUMA = (0.299, 0.587, 0.114)  # of red, green, blue; ITU-R BT.601
 # Eigenvectors times eigenvalues of the colours of ImageNet's pixels. Source: Krizhevsky et al.
@@ -222,26 +225,26 @@ operator(
 # ---- colours -------------------------------------------------------------------------------------
 
 
-def grey(xp, x):
+def grey(xp: Any, x: Array) -> Array:
     """Luma of (..., 3), the value itself of (..., 1); keeps the last axis."""
     if x.shape[-1] == 1:
         return x
     return (x * xp.asarray(LUMA, dtype=x.dtype)).sum(axis=-1, keepdims=True)
 
 
-def brightness(xp, x, factor):
+def brightness(xp: Any, x: Array, factor: float) -> Array:
     return x * factor
 
 
-def contrast(xp, x, factor):
+def contrast(xp: Any, x: Array, factor: float) -> Array:
     return x * factor + (1 - factor) * grey(xp, x).mean(axis=(-3, -2, -1), keepdims=True)
 
 
-def saturation(xp, x, factor):
+def saturation(xp: Any, x: Array, factor: float) -> Array:
     return x * factor + (1 - factor) * grey(xp, x)
 
 
-def hue(xp, x, factor):
+def hue(xp: Any, x: Array, factor: float) -> Array:
     """Turns the hue of red, green, blue in [0, 255] by factor * 360 degrees; lightness and
     saturation stay."""
     if x.shape[-1] == 1:
@@ -304,7 +307,7 @@ for _name in CHANGES:
     )
 
 
-def jitter(xp, x, rng, amounts: dict[str, float]):
+def jitter(xp: Any, x: Array, rng: np.random.Generator, amounts: dict[str, float]) -> Array:
     """The changes of CHANGES in random order; factor 1 +- amount (hue: +- amount turns)."""
     out = _float(x)
     for name in rng.permutation([n for n, amount in amounts.items() if amount > 0]).tolist():
@@ -331,7 +334,7 @@ operator(
 )
 
 
-def light(xp, x, alpha):
+def light(xp: Any, x: Array, alpha: Sequence[float]) -> Array:
     """Adds the principal colours of natural images, weighted by alpha (3,)."""
     if x.shape[-1] == 1:
         return x.copy()

@@ -7,18 +7,19 @@ are equal to its results; other dtypes in float32 (float64 as such).
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Param, Type, operator, sample, uniform, values
+from ..record import Array, Param, Shape, Type, operator, sample, uniform, values
 
 NEAREST, LINEAR, CUBIC, AREA, LANCZOS = range(5)  # OpenCV's numbers
 ENLARGING = 5  # what OpenCV makes of AREA unless both axes shrink
 WEIGHT_BITS = 11
 
 
-def resized(height: int, width: int, size, keep_ratio: bool) -> tuple[int, int]:
+def resized(height: int, width: int, size: Shape, keep_ratio: bool) -> tuple[int, int]:
     """(height, width) after resizing to `size`: (width, height), or one number for both, or for the
     shorter edge."""
     if len(size) == 2:
@@ -176,7 +177,7 @@ def _by_matrices(xp, x, height, width, rule):
     return xp.matmul(rows, across).reshape(*n, height, width, c)
 
 
-def resize_pixels(xp, x, height: int, width: int, interp: int):
+def resize_pixels(xp: Any, x: Array, height: int, width: int, interp: int) -> Array:
     """An image (..., H, W, C) in another size; whole numbers are rounded."""
     dtype = np.dtype(x.dtype)
     rule = rule_for(x.shape[-3], x.shape[-2], height, width, interp)

@@ -6,9 +6,10 @@ Indices come in any dtype and are truncated to whole numbers; no gradient flows 
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 from ...engine.error import DTypeError, IndexOutOfRange, OperatorError, ShapeError, compose
-from ..record import LARGE, Param, Type, operator, sample, values
+from ..record import LARGE, Array, Param, Type, operator, sample, values
 from ..shapes import must_be, one_axis
 from ..traits import RowGradient, RowScatter
 
@@ -35,7 +36,7 @@ def _bounded(xp, op, indices, n, mode):
     return xp.clip(indices, 0, max(n - 1, 0))
 
 
-def inside(xp, op, indices, n):
+def inside(xp: Any, op: str, indices: Array, n: int) -> Array:
     """Whole indices of an axis of size n. Negative ones count from the end; others are refused."""
     i = _whole(xp, indices)
     if i.size and bool(xp.any((i < -n) | (i >= n))):

@@ -7,9 +7,11 @@ part is a strided view, and every operator here is one stacked product of two su
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...engine.error import ShapeError
 from ..compose import vjp
-from ..record import Param, Type, operator, sample
+from ..record import Array, Param, Type, operator, sample
 from ..shapes import must_be, same_dtype
 from ..traits import (
     Decomposition,
@@ -19,7 +21,7 @@ from ..traits import (
 _HEADS = (Param("heads", "int"),)
 
 
-def part(F, x, heads, parts, at):
+def part(F: Any, x: Array, heads: int, parts: int, at: int) -> Array:
     """Part `at` of packed x (length, batch, heads * parts * size) as (batch * heads, length,
     size)."""
     length, batch, width = x.shape
@@ -32,7 +34,7 @@ def part(F, x, heads, parts, at):
     )
 
 
-def together(F, y, heads):
+def together(F: Any, y: Array, heads: int) -> Array:
     """(batch * heads, length, size) -> (length, batch, heads * size)."""
     n, length, size = y.shape
     return F.reshape_to(F.transpose(y, axes=(1, 0, 2)), shape=(length, n // heads, heads * size))

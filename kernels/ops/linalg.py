@@ -6,8 +6,11 @@ Gradients: Seeger et al. 2017, "Auto-differentiating linear algebra", arXiv:1710
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from ...engine.error import DTypeError, OperatorError, ShapeError
-from ..record import NATIVE_FLOATS, Param, Type, definite, operator, sample
+from ..record import NATIVE_FLOATS, Array, Infer, Param, Type, Types, definite, operator, sample
 from ..shapes import must_be, same_dtype
 from ..traits import Decomposition
 from .dense import TRANSPOSES, gemm2_type, matmul_grads
@@ -15,7 +18,7 @@ from .dense import TRANSPOSES, gemm2_type, matmul_grads
 ALPHA = Param("alpha", "float", 1.0)
 
 
-def matrices(op, ins, names=("A",), square=False):
+def matrices(op: str, ins: Types, names: Sequence[str] = ("A",), square: bool = False) -> str:
     """The common dtype of stacks of matrices. Raises DTypeError, ShapeError."""
     dtype = same_dtype(op, ins, names)
     if dtype not in NATIVE_FLOATS:
@@ -29,7 +32,7 @@ def matrices(op, ins, names=("A",), square=False):
     return dtype
 
 
-def same_matrix(op):
+def same_matrix(op: str) -> Infer:
     """Inference of operators on square matrices whose result has the same shape."""
 
     def infer(ins, **_):
@@ -39,12 +42,12 @@ def same_matrix(op):
     return infer
 
 
-def back(xp, a):
+def back(xp: Any, a: Array) -> Array:
     """Matrices transposed."""
     return xp.swapaxes(a, -1, -2)
 
 
-def eye_like(xp, a):
+def eye_like(xp: Any, a: Array) -> Array:
     return xp.broadcast_to(xp.eye(a.shape[-1], dtype=a.dtype), a.shape)
 
 
@@ -68,7 +71,7 @@ operator(
 )
 
 
-def symmetric_of_lower(F, m):
+def symmetric_of_lower(F: Any, m: Array) -> Array:
     """The symmetric matrix whose lower triangle is m's."""
     below = F._linalg_triangle(m, offset=-1)
     return F.elemwise_add(F._linalg_triangle(m), F.SwapAxis(below, dim1=-2, dim2=-1))
@@ -202,7 +205,7 @@ def _trmm_ref(xp, a, b, *, transpose, rightside, lower, alpha):
 FEW_ROWS = 16  # solved row by row
 
 
-def solve_lower(xp, a, b):
+def solve_lower(xp: Any, a: Array, b: Array) -> Array:
     """x with a . x = b for lower triangular a; divides by what stands on the diagonal."""
     n = a.shape[-1]
     if n <= FEW_ROWS:

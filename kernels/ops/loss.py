@@ -96,7 +96,7 @@ operator(
     fill=_softmax_output_fill,
     ref=_softmax_output_ref,
     grad=_softmax_output_grad,
-    traits=(LossLayer(when=lambda out_grad, **_: not out_grad),),
+    traits=(LossLayer(when=lambda out_grad, **_: not out_grad, scaled=True),),
     samples=(
         sample((4, 3), ints((4,), 0, 3)),
         sample(
@@ -311,7 +311,7 @@ def _regression(name, doc, ref, difference, body=None):
         fill=fill,
         ref=ref,
         grad=grad,
-        traits=(*([Decomposition(body)] if body else []), LossLayer()),
+        traits=(*([Decomposition(body)] if body else []), LossLayer(scaled=True)),
         inplace=((0, 0),),
         samples=(sample((3, 4), (3, 4)), sample((3, 1), (3,), grad_scale=2.0)),
         doc=doc
@@ -327,17 +327,17 @@ _regression(
     lambda F, d: d,
 )
 _regression(
-    "MAERegressionOutput",
-    "data, with the gradient of the absolute error to label (-1 where they are equal).",
-    lambda xp, x, label, **_: x,
-    lambda F, d: (d > 0) * 2.0 - 1.0,
-)
-_regression(
     "LogisticRegressionOutput",
     "sigmoid of data, with the gradient of the cross entropy with label.",
     lambda xp, x, label, **_: 1 / (1 + xp.exp(-x)),
     lambda F, d: d,
     lambda F, x, label, **_: [F.sigmoid(x)],
+)
+_regression(
+    "MAERegressionOutput",
+    "data, with the gradient of the absolute error to label (-1 where they are equal).",
+    lambda xp, x, label, **_: x,
+    lambda F, d: (d > 0) * 2.0 - 1.0,
 )
 
 

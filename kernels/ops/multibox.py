@@ -6,10 +6,12 @@ Source: Liu et al. 2016, arXiv:1512.02325.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import sqrt
+from typing import Any
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Param, Type, operator, sample, uniform, values
+from ..record import Array, Param, Type, operator, sample, uniform, values
 from ..shapes import float_dtype, must_be
 from .boxes import check_boxes, descending, iou, suppress, to_center, to_corner
 from .resize import images
@@ -89,7 +91,7 @@ operator(
 _TARGET = "_contrib_MultiBoxTarget"
 
 
-def check_anchors(op, anchor):
+def check_anchors(op: str, anchor: Type) -> int:
     check_boxes(op, "anchor", anchor)
     if len(anchor.shape) != 3 or anchor.shape[0] != 1:
         raise ShapeError(op, f"anchor must be (1, number of anchors, 4), got {anchor.shape}")
@@ -150,7 +152,7 @@ def _mined(xp, share, overlap, positive, logits, ratio, below):
     return negative
 
 
-def encoded(xp, anchors, boxes, variances):
+def encoded(xp: Any, anchors: Array, boxes: Array, variances: Sequence[float]) -> Array:
     """Offsets of boxes (N, 4) from anchors (N, 4), in units of variances."""
     a, g = to_center(xp, anchors), to_center(xp, boxes)
     moved = (g[:, :2] - a[:, :2]) / a[:, 2:]

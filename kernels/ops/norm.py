@@ -7,12 +7,14 @@ data.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from ...engine.error import ShapeError
 from ..compose import vjp
 from ..pointwise import sum_to
-from ..record import COUNT, HALVES, Param, Type, operator, sample, uniform
+from ..record import COUNT, HALVES, Array, Param, Type, operator, sample, uniform
 from ..shapes import many_axes, must_be, one_axis
 from ..traits import BatchNorm, Rematerializes, RowForm
 from .reduce import along
@@ -35,7 +37,7 @@ def _stats(xp, x, axes, eps):
     return mean, var, 1 / xp.sqrt(var + eps)
 
 
-def cast_to(F, x, dtype):
+def cast_to(F: Any, x: Array, dtype: str) -> Array:
     return x if x.dtype == dtype else F.cast(x, dtype=dtype)
 
 
@@ -166,7 +168,7 @@ def _bn_infer(ins, axis, **_):
     return [x, stats, stats]
 
 
-def batch_norm_fill(ins, axis, **_):
+def batch_norm_fill(ins: Sequence[Type | None], axis: int, **_: Any) -> list[Type | None]:
     if ins[0] is None:
         return list(ins)
     stats = Type(

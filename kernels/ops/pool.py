@@ -8,10 +8,11 @@ gradient.
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import REACH, Param, Type, operator, sample, uniform
+from ..record import REACH, Param, Shape, Type, operator, sample, uniform
 from ..shapes import must_be
 from ..traits import Decomposition
 from .conv import LAYOUTS
@@ -20,14 +21,14 @@ from .conv import LAYOUTS
 class Windows(NamedTuple):
     """Where the pooling windows lie: one entry per spatial axis."""
 
-    size: tuple
-    kernel: tuple
-    stride: tuple
-    pad: tuple
-    out: tuple
+    size: Shape
+    kernel: Shape
+    stride: Shape
+    pad: Shape
+    out: Shape
     channels_last: bool
 
-    def taps(self):
+    def taps(self) -> Iterator[tuple[slice, ...]]:
         """For each kernel element: its offsets and its slices of the array that `grown` pads."""
         for tap in itertools.product(*map(range, self.kernel)):
             yield (
@@ -37,7 +38,7 @@ class Windows(NamedTuple):
             )
 
     @property
-    def grown(self):
+    def grown(self) -> tuple[tuple[int, int], ...]:
         """Padding (before, after) of each axis under which every window lies inside."""
         return tuple(
             (p, max((o - 1) * s + k - n - p, 0))
@@ -45,7 +46,17 @@ class Windows(NamedTuple):
         )
 
 
-def windows(shape, kernel, pool_type, global_pool, pooling_convention, stride, pad, layout, **_):
+def windows(
+    shape: Shape,
+    kernel: Shape,
+    pool_type: str,
+    global_pool: bool,
+    pooling_convention: str,
+    stride: Shape,
+    pad: Shape,
+    layout: str | None,
+    **_: Any,
+) -> Windows:
     """Resolves the attributes for data of a shape. Raises OperatorError, ShapeError."""
     op = "Pooling"
     nd = len(shape) - 2

@@ -6,16 +6,20 @@ Source: Ren et al. 2015, arXiv:1506.01497.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import floor, sqrt
+from typing import Any
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Param, Type, operator, sample, uniform, values
+from ..record import Array, Param, Type, operator, sample, uniform, values
 from ..shapes import float_dtype, must_be
 from .boxes import descending, suppress
 from .resize import images
 
 
-def base_anchors(xp, stride, scales, ratios, dtype):
+def base_anchors(
+    xp: Any, stride: int, scales: Sequence[float], ratios: Sequence[float], dtype: Any
+) -> Array:
     """(ratios * scales, 4) around the first pixel, in whole pixels."""
     centre = 0.5 * (stride - 1)
     boxes = []
@@ -78,8 +82,8 @@ def _image_proposals(xp, scores, deltas, info, anchors, attrs):
         [xp.broadcast_to(a, (h, w)) for a in (shift_x, shift_y, shift_x, shift_y)], axis=-1
     ).astype(anchors.dtype)
     base = (shifts[:, :, None] + anchors).reshape(-1, 4)
-    moves = xp.moveaxis(deltas.reshape(n_anchors, 4, h, w), (2, 3), (0, 1)).reshape(-1, 4)
-    boxes = _moved(xp, base, moves, attrs["iou_loss"], width, height)
+    offsets = xp.moveaxis(deltas.reshape(n_anchors, 4, h, w), (2, 3), (0, 1)).reshape(-1, 4)
+    boxes = _moved(xp, base, offsets, attrs["iou_loss"], width, height)
     rows, columns = xp.broadcast_arrays(xp.arange(h)[:, None], xp.arange(w))
     beyond = (rows >= xp.trunc(height / stride)) | (columns >= xp.trunc(width / stride))
     score = xp.moveaxis(scores, 0, -1).copy()
@@ -110,8 +114,8 @@ def _proposals(xp, cls_prob, bbox_pred, im_info, **attrs):
     for b in range(n):
         foreground = cls_prob[b, len(anchors) :]
         boxes, scores = _image_proposals(xp, foreground, bbox_pred[b], im_info[b], anchors, attrs)
-        again = xp.arange(post) % len(boxes)  # too few are repeated
-        out[b, :, 0], out[b, :, 1:], score[b, :, 0] = b, boxes[again], scores[again]
+        repeated = xp.arange(post) % len(boxes)  # too few are repeated
+        out[b, :, 0], out[b, :, 1:], score[b, :, 0] = b, boxes[repeated], scores[repeated]
     return out.reshape(-1, 5), score.reshape(-1, 1)
 
 

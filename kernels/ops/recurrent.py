@@ -14,15 +14,18 @@ can read it (kernels/cuda/recurrent_cudnn.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from ...engine.error import OperatorError, ShapeError
-from ..record import FRACTION, Param, Type, operator, sample, values
+from ..record import FRACTION, Array, Attrs, Param, Sample, Type, Types, operator, sample, values
 from ..shapes import same_dtype
-from .recurrent_cells import GATES, forward_all, layout, total
+from .recurrent_cells import GATES, Clip, forward_all, layout, total
 
 # Checks and inference
 
 
-def input_names_of(mode, use_sequence_length, **_):
+def input_names_of(mode: str, use_sequence_length: bool, **_: Any) -> tuple[str, ...]:
     return (
         ("data", "parameters", "state")
         + (("state_cell",) if mode == "lstm" else ())
@@ -73,7 +76,15 @@ def _check(ins, mode, state_size, num_layers, p, projection_size, **_):
         raise OperatorError("RNN", f"p must be in [0, 1), got {p}")
 
 
-def infer_rnn(ins, mode, use_sequence_length, state_outputs, p, train, **attrs):
+def infer_rnn(
+    ins: Types,
+    mode: str,
+    use_sequence_length: bool,
+    state_outputs: bool,
+    p: float,
+    train: bool,
+    **attrs: Any,
+) -> list[Type]:
     _check(ins, mode=mode, p=p, **attrs)
     x = ins[0]
     lay = layout(x.shape, mode, **attrs)
@@ -109,18 +120,23 @@ def _fill(ins, mode, use_sequence_length, p, **attrs):
     return [ins[0], *(t or w for t, w in zip(ins[1:], want))]
 
 
-def split_inputs(ins, mode, use_sequence_length):
+def split_inputs(ins: Sequence[Array], mode: str, use_sequence_length: bool) -> tuple[Array, ...]:
     """(data, parameters, state, cell or None, sequence_length or None)."""
     rest = list(ins[3:])
     cell = rest.pop(0) if mode == "lstm" else None
     return (*ins[:3], cell, rest.pop(0) if use_sequence_length else None)
 
 
-def running_steps(xp, x, length):
+def running_steps(xp: Any, x: Array, length: Array | None) -> Array | None:
     return None if length is None else xp.arange(x.shape[0])[:, None] < length.astype("int64")
 
 
-def clip_of(lstm_state_clip_min, lstm_state_clip_max, lstm_state_clip_nan, **_):
+def clip_of(
+    lstm_state_clip_min: float | None,
+    lstm_state_clip_max: float | None,
+    lstm_state_clip_nan: bool,
+    **_: Any,
+) -> Clip:
     return lstm_state_clip_min, lstm_state_clip_max, lstm_state_clip_nan
 
 
@@ -179,7 +195,7 @@ def _grad(F, dys, xs, ys, mode, state_outputs, p, use_sequence_length, train, **
     return [*gs, None] if use_sequence_length else gs
 
 
-def rnn_samples():
+def rnn_samples() -> tuple[Sample, ...]:
     made = []
     for mode, extra in (
         ("lstm", {}),
@@ -195,7 +211,7 @@ def rnn_samples():
         ("gru", {"bidirectional": True, "use_sequence_length": True, "state_outputs": True}),
         ("rnn_relu", {"num_layers": 2, "p": 0.5}),
     ):
-        attrs = {
+        attrs: Attrs = {
             "mode": mode,
             "state_size": 3,
             "num_layers": 1,

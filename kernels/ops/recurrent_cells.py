@@ -3,10 +3,14 @@ forward and backward on arrays, step by step."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from ..record import Array, Shape
 
 GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
+Clip = tuple[float | None, float | None, bool]  # the least and the most of a cell; NaN too?
 SPARE = 512  # elements at the reserve's end: space for the head and the gaps of a library's own
 
 
@@ -23,7 +27,7 @@ class Layout(NamedTuple):
     directions: int
 
     @property
-    def cells(self):
+    def cells(self) -> list[tuple[int, int, int]]:
         """(layer, direction, number of inputs), in the order of the parameters."""
         return [
             (layer, d, self.inputs if layer == 0 else self.directions * self.out)
@@ -32,10 +36,10 @@ class Layout(NamedTuple):
         ]
 
     @property
-    def rows(self):
+    def rows(self) -> int:
         return GATES[self.mode] * self.hidden
 
-    def parameter_shapes(self):
+    def parameter_shapes(self) -> list[Shape]:
         """Shapes of the weights (i2h, h2h[, h2r]) of every cell, then of the biases (i2h, h2h) of
         every cell."""
         shapes = []
@@ -45,10 +49,10 @@ class Layout(NamedTuple):
         return shapes + [(self.rows,)] * (2 * len(self.cells))
 
     @property
-    def projected(self):
+    def projected(self) -> bool:
         return self.out != self.hidden
 
-    def reserve_shapes(self, p):
+    def reserve_shapes(self, p: float) -> list[Shape]:
         """Shapes of the reserve's blocks: the masks, then per cell the gates, what the mode adds,
         and the outputs; last the spare elements, zeros."""
         masks = [(self.steps, self.batch, self.directions * self.out)] * (
@@ -63,18 +67,26 @@ class Layout(NamedTuple):
         return masks + (per_cell + [(*step, self.out)]) * len(self.cells) + [(SPARE,)]
 
 
-def layout(data_shape, mode, state_size, num_layers, bidirectional, projection_size, **_):
+def layout(
+    data_shape: Shape,
+    mode: str,
+    state_size: int,
+    num_layers: int,
+    bidirectional: bool,
+    projection_size: int | None,
+    **_: Any,
+) -> Layout:
     steps, batch, inputs = data_shape
     out = projection_size or state_size
     directions = 2 if bidirectional else 1
     return Layout(mode, steps, batch, inputs, state_size, out, num_layers, directions)
 
 
-def total(shapes):
+def total(shapes: Iterable[Shape]) -> int:
     return sum(map(prod, shapes))
 
 
-def blocks_of(flat, shapes):
+def blocks_of(flat: Array, shapes: Iterable[Shape]) -> list[Array]:
     """Views of consecutive blocks of a vector."""
     out, at = [], 0
     for shape in shapes:
@@ -83,7 +95,7 @@ def blocks_of(flat, shapes):
     return out
 
 
-def cells_of(blocks, lay):
+def cells_of(blocks: Sequence[Array], lay: Layout) -> list[tuple[Array, ...]]:
     """The blocks of parameter_shapes as one (w, u, projection or None, b, c) per cell."""
     n, k = len(lay.cells), 3 if lay.projected else 2
     return [
@@ -163,7 +175,21 @@ def _run_cell(xp, mode, x, cell, h, c, reverse, running, clip):
     return out, h, c, [gates, *added, out]
 
 
-def back_cell(xp, mode, x, cell, h0, c0, dy, dh, dc, blocks, reverse, running, clip):
+def back_cell(
+    xp: Any,
+    mode: str,
+    x: Array,
+    cell: Sequence[Array],
+    h0: Array,
+    c0: Array,
+    dy: Array,
+    dh: Array,
+    dc: Array,
+    blocks: Sequence[Array],
+    reverse: bool,
+    running: Array | None,
+    clip: Clip,
+) -> tuple[Array, tuple[Array, ...], Array, Array]:
     """Backpropagation through time for `_run_cell`. Returns dx, cell gradients, dh0, dc0."""
     w, u, proj = cell[:3]
     gates, out = blocks[0], blocks[-1]
@@ -224,7 +250,18 @@ def back_cell(xp, mode, x, cell, h0, c0, dy, dh, dc, blocks, reverse, running, c
     return dz @ w, (dw, du, dproj, flat.sum(axis=0), flat_u.sum(axis=0)), dh, dc
 
 
-def forward_all(xp, x, params, state, cell, lay, running, clip, p, masks):
+def forward_all(
+    xp: Any,
+    x: Array,
+    params: Array,
+    state: Array,
+    cell: Array | None,
+    lay: Layout,
+    running: Array | None,
+    clip: Clip,
+    p: float,
+    masks: Sequence[Array] | Callable[[Shape], Array],
+) -> tuple[Array, Array, Array | None, list[Array]]:
     """masks: given ones, or a function of a shape that draws one. Returns y, hy, cy, reserve
     blocks."""
     cells = cells_of(blocks_of(params, lay.parameter_shapes()), lay)

@@ -60,7 +60,7 @@ def _grad_ref(xp, *ins, mode, p, use_sequence_length, **attrs):
     if reserve.size:
         blocks = blocks_of(reserve, lay.reserve_shapes(p))
     else:
-        blocks = forward_all(xp, x, params, state, cell, lay, running, clip, 0.0, None)[3]
+        blocks = forward_all(xp, x, params, state, cell, lay, running, clip, 0.0, ())[3]
     n_masks = lay.layers - 1 if p > 0 else 0
     masks, blocks = blocks[:n_masks], blocks[n_masks:-1]
     per_cell = len(blocks) // len(lay.cells)

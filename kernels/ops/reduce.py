@@ -3,10 +3,12 @@ infinity."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from math import prod
+from typing import Any
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import COUNT, Param, Type, operator, sample, uniform, values
+from ..record import COUNT, Array, Param, Sample, Shape, Type, operator, sample, uniform, values
 from ..shapes import many_axes
 from ..traits import (
     Decomposition,
@@ -20,7 +22,7 @@ AXES = (
 )
 
 
-def reduced_shape(shape, axes, keepdims) -> tuple[int, ...]:
+def reduced_shape(shape: Shape, axes: Collection[int], keepdims: bool) -> tuple[int, ...]:
     """The shape after a reduction: (1,), not (), where every axis of an array is reduced, as MXNet
     has it."""
     kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
@@ -29,7 +31,7 @@ def reduced_shape(shape, axes, keepdims) -> tuple[int, ...]:
     return tuple(n for i, n in enumerate(shape) if i not in axes) or (1,)
 
 
-def spread(F, dy, shape, axes):
+def spread(F: Any, dy: Array, shape: Shape, axes: Collection[int]) -> Array:
     """A gradient of reduced shape, repeated along the reduced axes."""
     dy = F.reshape_to(dy, shape=reduced_shape(shape, axes, True))
     if tuple(dy.shape) == tuple(shape):
@@ -40,7 +42,7 @@ def spread(F, dy, shape, axes):
     return F.broadcast_to(dy, shape=shape)
 
 
-def along(F, x, name):
+def along(F: Any, x: Array, name: str) -> Array:
     """A reduction over the last axis, which stays with size 1."""
     return getattr(F, name)(x, axis=(len(x.shape) - 1,), keepdims=True)
 
@@ -53,7 +55,16 @@ def _clean(xp, x, filler):
     return xp.where(xp.isnan(x), filler, x) if x.dtype.kind == "f" else x
 
 
-def reduction(name, ref, grad, *, empty=True, aliases=(), samples=None, doc=""):
+def reduction(
+    name: str,
+    ref: Callable[[Any, Array, Shape], Array],
+    grad: Callable[[Any, Array, Array, Array, Shape], Array],
+    *,
+    empty: bool = True,
+    aliases: tuple[str, ...] = (),
+    samples: tuple[Sample, ...] | None = None,
+    doc: str = "",
+) -> None:
     """Registers a reduction. ref: (xp, x, axes) -> array with the axes kept at size 1.
     grad: (F, dy, x, y, axes) -> gradient; dy and y have x's rank, 1 at the reduced axes. empty:
         zero elements have a value.

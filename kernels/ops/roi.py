@@ -7,10 +7,10 @@ is rows_r @ data[b] @ columns_r.T with a few weights in each row: `Band`s.
 from __future__ import annotations
 
 from math import ceil
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import FRACTION, REACH, Param, Type, operator, sample, values
+from ..record import FRACTION, REACH, Array, Param, Shape, Type, operator, sample, values
 from ..shapes import float_dtype, must_be
 from .resize import images
 from .sampling import first_order
@@ -37,13 +37,13 @@ def check_rois(op: str, data: Type, rois: Type, columns: int = 5) -> str:
     return float_dtype(op, (data, rois), ("data", "rois"))
 
 
-def pair(op: str, pooled_size) -> tuple[int, int]:
+def pair(op: str, pooled_size: Shape) -> tuple[int, int]:
     if len(pooled_size) != 2 or min(pooled_size) < 1:
         raise OperatorError(op, f"pooled_size must be two positive numbers, got {pooled_size}")
-    return tuple(pooled_size)
+    return pooled_size[0], pooled_size[1]
 
 
-def image_of(roi, n: int) -> int:
+def image_of(roi: Array, n: int) -> int:
     """The image of a region, -1 where there is none."""
     return int(roi[0]) if 0 <= roi[0] < n else -1
 
@@ -251,7 +251,7 @@ operator(
 _PS = "_contrib_PSROIPooling"
 
 
-def check_groups(op, channels, output_dim, pooled_size, group_size):
+def check_groups(op: str, channels: int, output_dim: int, pooled_size: int, group_size: int) -> int:
     """The number of groups along an axis. Raises OperatorError."""
     group = group_size or pooled_size
     if min(output_dim, pooled_size, group) < 1 or channels != output_dim * group * group:
@@ -264,7 +264,7 @@ def check_groups(op, channels, output_dim, pooled_size, group_size):
     return group
 
 
-def group_channels(xp, output_dim, pooled_size, group):
+def group_channels(xp: Any, output_dim: int, pooled_size: int, group: int) -> Array:
     """(output_dim, pooled, pooled): the channel that each output reads."""
     part = xp.arange(pooled_size) * group // pooled_size
     return (xp.arange(output_dim)[:, None, None] * group + part[:, None]) * group + part
@@ -277,7 +277,7 @@ def _ps_infer(ins, output_dim, pooled_size, group_size, **_):
     return [Type((rois.shape[0], output_dim, pooled_size, pooled_size), dtype)]
 
 
-def round_half_away(xp, x):
+def round_half_away(xp: Any, x: Array) -> Array:
     """Halves away from 0, as C's round."""
     return xp.sign(x) * xp.floor(xp.abs(x) + 0.5)
 

@@ -7,10 +7,11 @@ in pixels. What it gives is linear in the planes; `Corners` holds its weights an
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from ...engine.error import OperatorError
-from ..record import Param, operator, same_type, sample
+from ..record import Array, Grad, Param, Shape, operator, same_type, sample
 
 
 class Corners(NamedTuple):
@@ -23,7 +24,15 @@ class Corners(NamedTuple):
     along_x: list
 
 
-def corners(xp, y, x, height, width, inside=None, clamp=False) -> Corners:
+def corners(
+    xp: Any,
+    y: Array,
+    x: Array,
+    height: int,
+    width: int,
+    inside: Array | None = None,
+    clamp: bool = False,
+) -> Corners:
     """inside: places that count, (P,) bool; others are 0. clamp: places beyond a border are moved
     to it; otherwise pixels outside are 0."""
     inside = xp.isfinite(y) & xp.isfinite(x) if inside is None else inside
@@ -55,7 +64,9 @@ def _rows(xp, planes):
     return xp.moveaxis(planes, 1, -1).reshape(-1, planes.shape[1])
 
 
-def gather(xp, planes, batch, c: Corners, weights=None):
+def gather(
+    xp: Any, planes: Array, batch: Array, c: Corners, weights: Sequence[Array] | None = None
+) -> Array:
     """(P, C): the planes at the places, with the weights of `c` or others."""
     rows, area = _rows(xp, planes), planes.shape[2] * planes.shape[3]
     out = xp.zeros((batch.size, planes.shape[1]), planes.dtype)
@@ -64,7 +75,7 @@ def gather(xp, planes, batch, c: Corners, weights=None):
     return out
 
 
-def scatter(xp, dy, shape, batch, c: Corners):
+def scatter(xp: Any, dy: Array, shape: Shape, batch: Array, c: Corners) -> Array:
     """The transpose of gather: dy (P, C) back on planes of this shape."""
     n, channels, height, width = shape
     rows = xp.zeros((n * height * width, channels), dy.dtype)
@@ -73,12 +84,12 @@ def scatter(xp, dy, shape, batch, c: Corners):
     return xp.moveaxis(rows.reshape(n, height, width, channels), -1, 1)
 
 
-def slopes(xp, dy, planes, batch, c: Corners):
+def slopes(xp: Any, dy: Array, planes: Array, batch: Array, c: Corners) -> tuple[Array, ...]:
     """(dy/dy, dy/dx), both (P,): derivatives of sum(dy * gather) by the places."""
     return tuple((dy * gather(xp, planes, batch, c, w)).sum(axis=1) for w in (c.along_y, c.along_x))
 
 
-def first_order(name: str):
+def first_order(name: str) -> Grad:
     """The gradient of a backward operator that has none: computing it raises OperatorError, writing
     it down does not, so that gradients with create_graph work unless one takes their
     derivative."""

@@ -3,16 +3,24 @@ register such."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any
 
 from ...engine.error import ShapeError
-from ..record import Param, Type, operator, sample
+from ..record import Array, Param, Ref, Shape, Type, operator, sample
 from ..shapes import many_axes, one_axis
 from ..traits import Permutation, SameMemory
 from .reduce import reduced_shape
 
 
-def mover(name, shape_of, ref, grad, **fields):
+def mover(
+    name: str,
+    shape_of: Callable[..., Sequence[int]],
+    ref: Ref,
+    grad: Callable[..., Array],
+    **fields: Any,
+) -> None:
     """Registers an operator of one array. shape_of: (shape, **attrs) -> shape.  grad: (F, dy, x,
     **attrs) -> dx."""
     operator(
@@ -40,7 +48,7 @@ def _infer_one(op, shape, target, size):
     return out
 
 
-def reshape_shape(shape, target, reverse=False) -> tuple[int, ...]:
+def reshape_shape(shape: Shape, target: Shape, reverse: bool = False) -> tuple[int, ...]:
     """The shape that MXNet's codes mean: 0 copy, -1 infer, -2 copy the rest, -3 merge two, -4 a b
     split. Raises ShapeError."""
     codes = target[::-1] if reverse else target

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from operator import index as as_int
+from typing import Any
 
 from ...engine.error import OperatorError, ShapeError
 from ..extent import any_size, is_unknown
 from ..pointwise import sum_to
-from ..record import COUNT, LARGE, REQUIRED, Param, Type, operator, same_fill, sample
+from ..record import COUNT, LARGE, REQUIRED, Param, Shape, Type, operator, same_fill, sample
 from ..scalar import element
 from ..shapes import describe, one_axis, same_dtype, strides
 from ..traits import Join, Part, Section
 from .shape import mover
 
 ALL = slice(None)
+Ends = Sequence[int | None]  # of slices, one for each axis; None: the axis' own end
 
 
 # ---- slice ---------------------------------------------------------------------------------------
-def slices(op, shape, begin, end, step=()):
+def slices(op: str, shape: Shape, begin: Ends, end: Ends, step: Ends = ()) -> tuple[slice, ...]:
     """Python slices for each axis of a shape. Raises ShapeError."""
     if len(begin) != len(end) or (step and len(step) != len(begin)) or len(begin) > len(shape):
         raise ShapeError(
@@ -31,14 +34,16 @@ def slices(op, shape, begin, end, step=()):
     return tuple(slice(*t) for t in zip(begin, end, steps)) + (ALL,) * (len(shape) - len(begin))
 
 
-def sliced(op, shape, begin, end, step=()) -> tuple[int, ...]:
+def sliced(op: str, shape: Shape, begin: Ends, end: Ends, step: Ends = ()) -> tuple[int, ...]:
     return tuple(
         n if s == ALL else any_size(n) if is_unknown(n) else len(range(*s.indices(n)))
         for s, n in zip(slices(op, shape, begin, end, step), shape)
     )
 
 
-def part(op, shape, begin, end, step=()):
+def part(
+    op: str, shape: Shape, begin: Ends, end: Ends, step: Ends = ()
+) -> tuple[Shape, Shape, int]:
     """What x[begin:end:step] is for `_strided`: (sizes, steps, at)."""
     n_axes = len(begin)
     if n_axes != len(end) or n_axes > len(shape) or step and (len(step) != n_axes or 0 in step):
@@ -406,7 +411,9 @@ def _starts(op, n, parts):
     return tuple(i * each + min(i, longer) for i in range(parts))
 
 
-def splitter(name, starts_of, n_outputs, **fields):
+def splitter(
+    name: str, starts_of: Callable[..., Sequence[int]], n_outputs: Callable[..., int], **fields: Any
+) -> None:
     """Registers a split. starts_of: (shape, **attrs) -> where the parts begin along
     attrs['axis']."""
 

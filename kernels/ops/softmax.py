@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...engine.error import DTypeError, OperatorError, ShapeError
-from ..record import FLOATS, Param, Type, dtype_name, operator, sample, uniform, values
+from ..record import FLOATS, Array, Param, Type, dtype_name, operator, sample, uniform, values
 from ..shapes import one_axis
 from ..traits import RowForm, Softmax
 from .norm import cast_to
@@ -67,13 +69,13 @@ def _exps(xp, z, axis, mask=None):
     return xp.exp(z - xp.where(xp.isfinite(top), top, 0))
 
 
-def softmax(xp, z, axis=-1, mask=None):
+def softmax(xp: Any, z: Array, axis: int = -1, mask: Array | None = None) -> Array:
     e = _exps(xp, z, axis, mask)
     total = e.sum(axis=axis, keepdims=True)
     return e / (total if mask is None else xp.where(total == 0, 1, total))
 
 
-def log_softmax(xp, z, axis=-1):
+def log_softmax(xp: Any, z: Array, axis: int = -1) -> Array:
     if z.size == 0:
         return z
     z = z - z.max(axis=axis, keepdims=True)

@@ -3,8 +3,10 @@ of two images."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...engine.error import OperatorError, ShapeError
-from ..record import REACH, Param, Type, operator, sample, uniform
+from ..record import REACH, Array, Param, Shape, Type, operator, sample, uniform
 from ..shapes import float_dtype, must_be
 from ..traits import Decomposition
 from .resize import images
@@ -367,7 +369,16 @@ def _correlation_infer(ins, **attrs):
 class _Windows:
     """Where Correlation reads: for every shift and kernel element, slices of the padded arrays."""
 
-    def __init__(self, shape, kernel_size, max_displacement, stride1, stride2, pad_size, **_):
+    def __init__(
+        self,
+        shape: Shape,
+        kernel_size: int,
+        max_displacement: int,
+        stride1: int,
+        stride2: int,
+        pad_size: int,
+        **_: Any,
+    ):
         self.size = _correlation_size(
             shape, kernel_size, max_displacement, stride1, stride2, pad_size
         )
@@ -382,11 +393,11 @@ class _Windows:
             for n, o in zip(shape[2:], self.size)
         )
 
-    def padded(self, xp, x):
+    def padded(self, xp: Any, x: Array) -> Array:
         p, (h, w) = self.pad, self.grown
         return xp.pad(x, ((0, 0), (0, 0), (p, p + h), (p, p + w)))
 
-    def at(self, tap, shift):
+    def at(self, tap: tuple[int, int], shift: tuple[int, int]) -> tuple:
         return (
             ...,
             *(
@@ -395,7 +406,7 @@ class _Windows:
             ),
         )
 
-    def cut(self, x, shape):
+    def cropped(self, x: Array, shape: Shape) -> Array:
         return x[:, :, self.pad : self.pad + shape[2], self.pad : self.pad + shape[3]]
 
 
@@ -461,7 +472,7 @@ def _correlation_back_ref(xp, dy, a, b, *, is_multiply, kernel_size, **attrs):
             sign = xp.where(u >= v, 1, -1).astype(dy.dtype)
             da[here] += g * v if is_multiply else g * sign
             db[there] += g * u if is_multiply else -g * sign
-    return win.cut(da, a.shape), win.cut(db, b.shape)
+    return win.cropped(da, a.shape), win.cropped(db, b.shape)
 
 
 operator(

@@ -4,10 +4,12 @@ slices that move."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from ...engine.error import ShapeError
-from ..record import Param, Type, operator, sample
+from ..record import Array, Param, Type, operator, sample
 from ..scalar import OpenScalar
 from ..shapes import same_dtype
 from ..traits import Strided
@@ -20,13 +22,13 @@ VIEW = (
 )
 
 
-def reach(sizes, steps) -> tuple[int, int]:
+def reach(sizes: Sequence[int], steps: Sequence[int]) -> tuple[int, int]:
     """How far the elements of a part lie below and above its first one."""
     ends = [(n - 1) * step for n, step in zip(sizes, steps)] if prod(sizes) else []
     return sum(e for e in ends if e < 0), sum(e for e in ends if e > 0)
 
 
-def distinct(sizes, steps) -> bool:
+def distinct(sizes: Sequence[int], steps: Sequence[int]) -> bool:
     """Is each element in the part once? Told where every step leaps over all that the smaller ones
     reach; other parts count as not distinct."""
     end = 0
@@ -37,7 +39,9 @@ def distinct(sizes, steps) -> bool:
     return True
 
 
-def check_view(op, what, n, at, sizes, steps):
+def check_view(
+    op: str, what: str, n: int, at: int | OpenScalar, sizes: Sequence[int], steps: Sequence[int]
+) -> None:
     """Raises ShapeError for a part that is not in an array of n elements."""
     if len(sizes) != len(steps):
         raise ShapeError(op, f"sizes and steps must have one length, got {sizes} and {steps}")
@@ -49,7 +53,7 @@ def check_view(op, what, n, at, sizes, steps):
         )
 
 
-def places(xp, n, at, sizes, steps):
+def places(xp: Any, n: int, at: int, sizes: Sequence[int], steps: Sequence[int]) -> Array:
     """Numbers of the elements of a part of n. Raises ShapeError for one that is not in them: `at`
     may be another in every call."""
     index = xp.full(sizes, int(at))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 from ...engine.error import OperatorError
 from .. import special
@@ -10,7 +12,9 @@ from ..activations import ACTIVATIONS, Act
 from ..pointwise import pointwise
 from ..record import (
     REQUIRED,
+    Array,
     Param,
+    Ref,
     elementwise,
     operator,
     sample,
@@ -20,7 +24,9 @@ from ..traits import Activates, Involution
 LN2, LN10 = math.log(2.0), math.log(10.0)
 
 
-def unary(name, text, ref, grad=None, **fields):
+def unary(
+    name: str, text: str, ref: Ref, grad: Callable[..., Array] | None = None, **fields: Any
+) -> None:
     """A pointwise operator of one array whose MXNet alias for sparse arrays is _sparse_<name>."""
     fields.setdefault("aliases", (f"_sparse_{name}",))
     pointwise(name, text, ref=ref, grad=grad, **fields)

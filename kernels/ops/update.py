@@ -7,8 +7,11 @@ clipping.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from typing import Any
+
 from ...engine.error import OperatorError, ShapeError
-from ..record import REQUIRED, WEIGHTS, Param, operator, sample, uniform
+from ..record import REQUIRED, WEIGHTS, Array, Infer, Param, Ref, Sample, operator, sample, uniform
 from ..shapes import must_be
 from ..update_loops import rule
 
@@ -30,15 +33,15 @@ MOMENTUM, LAZY = num("momentum", 0.0), Param("lazy_update", "bool", True)
 COMMON = (WD, RESCALE, CLIP)
 
 
-def clip(xp, g, limit):
+def clip(xp: Any, g: Array, limit: float) -> Array:
     return xp.where(limit >= 0, xp.clip(g, -limit, limit), g)
 
 
-def scaled_gradient(xp, grad, rescale_grad, clip_gradient):
+def scaled_gradient(xp: Any, grad: Array, rescale_grad: float, clip_gradient: float) -> Array:
     return clip(xp, rescale_grad * grad, clip_gradient)
 
 
-def check_same(name, inputs, skip=()):
+def check_same(name: str, inputs: Sequence[str], skip: Collection[str] = ()) -> Infer:
     """Inference: all inputs have the weight's shape, those of `skip` one element."""
 
     def infer(ins, **_):
@@ -54,7 +57,17 @@ def check_same(name, inputs, skip=()):
     return infer
 
 
-def update(name, inputs, params, ref, doc, mutates=(), aliases=(), skip=(), samples=None):
+def update(
+    name: str,
+    inputs: tuple[str, ...],
+    params: tuple[Param, ...],
+    ref: Ref,
+    doc: str,
+    mutates: tuple[str, ...] = (),
+    aliases: tuple[str, ...] = (),
+    skip: Collection[str] = (),
+    samples: tuple[Sample, ...] | None = None,
+) -> None:
     """Registers an update: ref gives the new weight, then the new value of each mutated input.
     Where all inputs are arrays like the weight, ref is the rule of the loop, too."""
     states = [
@@ -93,11 +106,23 @@ def update(name, inputs, params, ref, doc, mutates=(), aliases=(), skip=(), samp
 # Stochastic gradient descent: one weight
 
 
-def sgd(xp, w, g, lr, wd, rescale_grad, clip_gradient):
+def sgd(
+    xp: Any, w: Array, g: Array, lr: float, wd: float, rescale_grad: float, clip_gradient: float
+) -> Array:
     return (1 - lr * wd) * w - lr * scaled_gradient(xp, g, rescale_grad, clip_gradient)
 
 
-def sgd_mom(xp, w, g, mom, lr, wd, momentum, rescale_grad, clip_gradient):
+def sgd_mom(
+    xp: Any,
+    w: Array,
+    g: Array,
+    mom: Array,
+    lr: float,
+    wd: float,
+    momentum: float,
+    rescale_grad: float,
+    clip_gradient: float,
+) -> tuple[Array, Array]:
     mom = momentum * mom - lr * wd * w - lr * scaled_gradient(xp, g, rescale_grad, clip_gradient)
     return w + mom, mom
 
@@ -189,7 +214,15 @@ def _groups(arrays, size):
     return [arrays[i : i + size] for i in range(0, len(arrays), size)]
 
 
-def multi(name, group, mutated, ref, params, doc, preloaded=False):
+def multi(
+    name: str,
+    group: tuple[str, ...],
+    mutated: Sequence[int],
+    ref: Ref,
+    params: tuple[Param, ...],
+    doc: str,
+    preloaded: bool = False,
+) -> None:
     """Registers the update of `num_weights` weights: inputs are groups like (w, g, mom), of which
     `mutated` are written.
 

@@ -3,7 +3,9 @@ AdaGrad, AdaDelta, AdaMax, Nadam."""
 
 from __future__ import annotations
 
-from ..record import Param, sample, uniform
+from typing import Any
+
+from ..record import Array, Param, sample, uniform
 from ..update_loops import rule
 from .update import (
     BETA1,
@@ -65,7 +67,9 @@ def _adamw_step(
     return w - eta * (lr * mean / (xp.sqrt(var) + epsilon) + wd * w), mean, var
 
 
-def adamw(xp, w, g, mean, var, rescale, **numbers):
+def adamw(
+    xp: Any, w: Array, g: Array, mean: Array, var: Array, rescale: Array, **numbers: float
+) -> tuple[Array, ...]:
     scale = rescale.reshape(-1)[0]
     usable = xp.isfinite(scale) & (scale != 0)  # else the gradient overflowed: no update
     scale = xp.where(usable, scale, 0)
@@ -73,7 +77,9 @@ def adamw(xp, w, g, mean, var, rescale, **numbers):
     return tuple(xp.where(usable, now, old) for now, old in zip(new, (w, mean, var)))
 
 
-def mp_adamw(xp, w, g, mean, var, w32, rescale, **attrs):
+def mp_adamw(
+    xp: Any, w: Array, g: Array, mean: Array, var: Array, w32: Array, rescale: Array, **attrs: float
+) -> tuple[Array, ...]:
     new, mean, var = adamw(xp, w32, g.astype(w32.dtype), mean, var, rescale, **attrs)
     return new, mean, var, new
 

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from ..record import COUNT, Param, Type, operator, sample, uniform
+from typing import Any
+
+from ..record import COUNT, Array, Param, Type, operator, sample, uniform
 from ..update_loops import rule
 from .update import BETA1, BETA2, CLIP, LR, RESCALE, check_same, num, scaled_gradient, update
 
 
 def lamb_direction(
-    xp,
-    w,
-    g,
-    mean,
-    var,
+    xp: Any,
+    w: Array,
+    g: Array,
+    mean: Array,
+    var: Array,
     *,
-    beta1,
-    beta2,
-    epsilon,
-    t,
-    bias_correction,
-    wd,
-    rescale_grad,
-    clip_gradient,
-):
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+    t: int,
+    bias_correction: bool,
+    wd: float,
+    rescale_grad: float,
+    clip_gradient: float,
+) -> tuple[Array, Array, Array]:
     g = scaled_gradient(xp, g, rescale_grad, clip_gradient)
     mean = beta1 * mean + (1 - beta1) * g
     var = beta2 * var + (1 - beta2) * g * g
@@ -36,12 +38,24 @@ def _corrected(xp, w, mean, var, beta1, beta2, epsilon, t, bias_correction, wd):
     return m / (xp.sqrt(v) + epsilon) + wd * w
 
 
-def _lamb_again(xp, w, g, mean, var, *, rate, beta1, beta2, epsilon, t, bias_correction, wd, **_):
+def _lamb_rematerialized(
+    xp, w, g, mean, var, *, rate, beta1, beta2, epsilon, t, bias_correction, wd, **_
+):
     """The step along the direction whose moments are known."""
     return w - rate * _corrected(xp, w, mean, var, beta1, beta2, epsilon, t, bias_correction, wd)
 
 
-def lamb_step(xp, w, g, r1, r2, *, lr, lower_bound, upper_bound):
+def lamb_step(
+    xp: Any,
+    w: Array,
+    g: Array,
+    r1: Array,
+    r2: Array,
+    *,
+    lr: float,
+    lower_bound: float,
+    upper_bound: float,
+) -> Array:
     r1, r2 = r1.reshape(-1)[0], r2.reshape(-1)[0]
     r1 = xp.where(lower_bound >= 0, xp.maximum(r1, lower_bound), r1)
     r1 = xp.where(upper_bound >= 0, xp.minimum(r1, upper_bound), r1)
@@ -90,7 +104,7 @@ update(
     + _LAMB_SOURCE,
 )
 rule("lamb_update_phase1", lamb_direction, 2, [p.name for p in _LAMB])
-rule("lamb_again", _lamb_again, 2, [*(p.name for p in _LAMB), "rate"])
+rule("lamb_rematerialized", _lamb_rematerialized, 2, [*(p.name for p in _LAMB), "rate"])
 rule("lamb_update_phase2", lambda xp, w, g, rate: w - rate * g, 0, ["rate"])
 operator(
     "mp_lamb_update_phase1",

@@ -9,6 +9,7 @@ from .. import cuda
 from ..cpu.layout import FLOPS_PER_US, cost
 from ..native import Native
 from ..ops.attention import LONGEST, apart, mask_sizes, operands
+from ..record import Attrs, Operator, Types
 from . import on_cpu, on_cuda
 
 MASKS = {
@@ -63,7 +64,7 @@ def _attention(function, sources, ins, outs, attrs, products):
 
 
 @on_cpu("_attention", "_attention_dropout")
-def attention_cpu(op, ins, outs, attrs):
+def attention_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _attention("plk_attention_run", ins, ins, outs, attrs, 2)
 
 
@@ -76,7 +77,7 @@ def _sources(attrs) -> int | None:
 
 
 @on_cpu("_attention_grad")
-def attention_grad_cpu(op, ins, outs, attrs):
+def attention_grad_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     at = _sources(attrs)
     if at is None or any(t.dtype != "float32" for t in ins[:3]):
         return None
@@ -84,11 +85,11 @@ def attention_grad_cpu(op, ins, outs, attrs):
 
 
 @on_cuda("_attention", "_attention_dropout")
-def attention_cuda(op, ins, outs, attrs):
+def attention_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return cuda.attention_plan.forward(ins, outs, attrs)
 
 
 @on_cuda("_attention_grad")
-def attention_grad_cuda(op, ins, outs, attrs):
+def attention_grad_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     at = _sources(attrs)
     return None if at is None else cuda.attention_plan.backward(ins, outs, attrs, at)

@@ -6,8 +6,8 @@ from math import prod
 
 from ..layouts import parse, physical_shape
 from ..loops import LOOPS
-from ..native import Wanted
-from ..record import REGISTRY, Type
+from ..native import Native, Wanted
+from ..record import REGISTRY, Attrs, Operator, Type, Types
 from ..shapes import one_axis
 from . import CPU, on_cpu, pool
 
@@ -27,7 +27,7 @@ def stored_type(t: Type, tag: str) -> Type | None:
     return Type((*(shape[a] for a in layout.order), *[1] * len(layout.blocks)), t.dtype)
 
 
-def pointwise_wants(op, ins, outs, attrs):
+def pointwise_wants(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Wanted | None:
     """The first layout among the inputs, if no blocked axis is padded or broadcast."""
     tag, shape = next((t.layout for t in ins if t.layout), ""), outs[0].shape
     if not tag or len(outs) > 1 or len(parse(tag).order) != len(shape):
@@ -56,7 +56,7 @@ def _whole(t: Type, tag: str) -> bool:
 
 
 @CPU.wants("Concat")
-def concat_wants(op, ins, outs, attrs):
+def concat_wants(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Wanted | None:
     tag = next((t.layout for t in ins if t.layout), "")
     if not tag or not all(_whole(t, tag) for t in ins):
         return None
@@ -64,7 +64,7 @@ def concat_wants(op, ins, outs, attrs):
 
 
 @on_cpu("Concat", layouts=True)
-def concat_cpu(op, ins, outs, attrs):
+def concat_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     tag = outs[0].layout
     if not tag or any(t.layout != tag or not _whole(t, tag) for t in ins):
         return None
@@ -85,7 +85,7 @@ def _is_by_channels(tag: str) -> bool:
 
 
 @CPU.wants("Pooling")
-def pooling_wants(op, ins, outs, attrs):
+def pooling_wants(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Wanted | None:
     tag = ins[0].layout
     last = (attrs["layout"] or "").endswith("C")
     if not tag or last or not _is_by_channels(tag) or not _whole(ins[0], tag):
@@ -94,7 +94,7 @@ def pooling_wants(op, ins, outs, attrs):
 
 
 @on_cpu("Pooling", layouts=True)
-def pooling_cpu(op, ins, outs, attrs):
+def pooling_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     """Each block of channels is pooled as an image of its own, with channels last."""
     x, y = ins[0], outs[0]
     if not x.layout or x.layout != y.layout or not _is_by_channels(x.layout):

@@ -11,7 +11,7 @@ from .. import cuda
 from ..cpu.layout import cost
 from ..native import Native
 from ..ops.proposal import base_anchors
-from ..record import FLOATS
+from ..record import FLOATS, Attrs, Operator, Types
 from . import on_cpu, on_cuda
 
 BLOCK = 1024  # nms.cu
@@ -22,7 +22,7 @@ def _float32(types):
 
 
 @on_cpu("_contrib_box_iou")
-def iou_cpu(op, ins, outs, attrs):
+def iou_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     if not _float32(ins):
         return None
     n = [prod(t.shape[:-1]) for t in ins]
@@ -36,7 +36,7 @@ def _sort_cost(rows, n):
 
 
 @on_cpu("_contrib_box_nms")
-def nms_cpu(op, ins, outs, attrs):
+def nms_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x = ins[0]
     if not _float32(ins) or attrs["topk"] == 0 or x.shape[-2] > 1 << 30:
         return None
@@ -64,7 +64,7 @@ def nms_cpu(op, ins, outs, attrs):
 
 
 @on_cuda("_contrib_box_nms")
-def nms_cuda(op, ins, outs, attrs):
+def nms_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x = ins[0]
     *batch, n, width = x.shape
     if x.dtype not in FLOATS or attrs["topk"] == 0 or prod(x.shape) >= 1 << 31:
@@ -86,7 +86,7 @@ def nms_cuda(op, ins, outs, attrs):
 
 
 @on_cpu("_box_nms_grad")
-def nms_grad_cpu(op, ins, outs, attrs):
+def nms_grad_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     dy, index = ins
     if dy.dtype != "float32" or index.dtype != "int32":
         return None
@@ -99,7 +99,7 @@ def nms_grad_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("_contrib_MultiBoxTarget")
-def target_cpu(op, ins, outs, attrs):
+def target_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     anchor, label, cls_pred = ins
     if not _float32(ins) or anchor.shape[1] > 1 << 30:
         return None
@@ -123,7 +123,7 @@ def target_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("_contrib_MultiBoxDetection")
-def detection_cpu(op, ins, outs, attrs):
+def detection_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     cls_prob = ins[0]
     batch, n_classes, n = cls_prob.shape
     if not _float32(ins) or n > 1 << 30:
@@ -147,7 +147,7 @@ def detection_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("_contrib_Proposal", "_contrib_MultiProposal")
-def proposal_cpu(op, ins, outs, attrs):
+def proposal_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     n, channels, h, w = ins[0].shape
     n_anchors = channels // 2
     total = n_anchors * h * w

@@ -13,6 +13,7 @@ from ..cpu.convolve import own_convolution
 from ..cpu.layout import FLOPS_PER_US, cost
 from ..native import Native
 from ..ops import conv, deconv
+from ..record import Attrs, Operator, Types
 from . import on_cpu, on_cuda
 
 # parts of a sum over the batch: the most threads that share it; each part is added at the end
@@ -37,7 +38,7 @@ class Call(NamedTuple):
         return self.g.split(self.y)[2]
 
 
-def geometry(op: str, attrs) -> conv.Geometry:
+def geometry(op: str, attrs: Attrs) -> conv.Geometry:
     return conv.geometry(op, *(attrs[k] for k in GEOMETRY))
 
 
@@ -84,14 +85,14 @@ def fields_of(kind: int, call: Call, bias: bool = False) -> dict[str, Any]:
     }
 
 
-def us_of(fields, types):
+def us_of(fields: Attrs, types: Types) -> float:
     """The estimated time on one core, in microseconds."""
     per_output = fields["channels"] // fields["groups"] * prod(fields["kernel"])
     multiplies = fields["n"] * fields["filters"] * prod(fields["out"]) * per_output
     return cost(*types, *types) + 2 + 2 * multiplies / FLOPS_PER_US
 
 
-def primitive_of(primitive, us, **fields):
+def primitive_of(primitive: Any, us: float, **fields: Any) -> Native | None:
     """A Native that runs a new oneDNN primitive; None where oneDNN has none."""
     if not primitive:
         return None
@@ -152,23 +153,23 @@ def _sum_of_shares(fields, us):
 
 
 @on_cpu("Convolution")
-def convolution_cpu(op, ins, outs, attrs):
+def convolution_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     call, types = _forward(op, ins, outs, attrs), (*ins, *outs)
     return _on_cpu(lib.PLK_CONV_FORWARD, call, types, not attrs["no_bias"])
 
 
 @on_cpu("_conv_grad_data")
-def grad_data_cpu(op, ins, outs, attrs):
+def grad_data_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _on_cpu(lib.PLK_CONV_DATA, _data(op, ins, outs, attrs), (*ins, *outs))
 
 
 @on_cpu("_conv_grad_weight")
-def grad_weight_cpu(op, ins, outs, attrs):
+def grad_weight_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _on_cpu(lib.PLK_CONV_WEIGHT, _weight(op, ins, outs, attrs), (*ins, *outs))
 
 
 @on_cpu("Deconvolution")
-def deconvolution_cpu(op, ins, outs, attrs):
+def deconvolution_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     if not attrs["no_bias"]:
         return None
     return _on_cpu(lib.PLK_CONV_DATA, _deconvolution(op, ins, outs, attrs), (*ins, *outs))
@@ -185,22 +186,22 @@ def _on_cuda(kind: str, call: Call, ins, outs, arrays, no_bias=True) -> Native |
 
 
 @on_cuda("Convolution")
-def convolution_cuda(op, ins, outs, attrs):
+def convolution_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     call, arrays = _forward(op, ins, outs, attrs), (1, 0, len(ins))
     return _on_cuda("forward", call, ins, outs, arrays, attrs["no_bias"])
 
 
 @on_cuda("_conv_grad_data")
-def grad_data_cuda(op, ins, outs, attrs):
+def grad_data_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _on_cuda("data", _data(op, ins, outs, attrs), ins, outs, (1, 0, 2))
 
 
 @on_cuda("_conv_grad_weight")
-def grad_weight_cuda(op, ins, outs, attrs):
+def grad_weight_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _on_cuda("weight", _weight(op, ins, outs, attrs), ins, outs, (0, 1, 2))
 
 
 @on_cuda("Deconvolution")
-def deconvolution_cuda(op, ins, outs, attrs):
+def deconvolution_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     call, arrays = _deconvolution(op, ins, outs, attrs), (1, 0, len(ins))
     return _on_cuda("data", call, ins, outs, arrays, attrs["no_bias"])

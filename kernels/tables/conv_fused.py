@@ -14,6 +14,7 @@ from ..layouts import physical_shape, strides
 from ..native import Native, Wanted
 from ..ops import conv_fused
 from ..ops.conv import Geometry
+from ..record import Attrs, Operator, Types
 from ..spec import ITEM_BYTES
 from ..strided_copies import StridedCopy
 from . import CPU, conv, on_cpu, on_cuda
@@ -63,7 +64,7 @@ SLOW = (b"ref", b"gemm", b"x64:gemm")
 
 
 @CPU.wants("_conv")
-def conv_wants(op, ins, outs, attrs):
+def conv_wants(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Wanted | None:
     """Blocked channels where oneDNN has a JIT-compiled kernel for them, else what it prefers."""
     if suits_winograd(ins, outs, attrs):
         data = blocked(4)
@@ -112,7 +113,7 @@ def _usable(types) -> bool:
 
 
 @on_cpu("_conv", layouts=True)
-def fused_conv_cpu(op, ins, outs, attrs):
+def fused_conv_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     found = _winograd(ins, outs, attrs) or _direct(ins, outs, attrs) or _depth(ins, outs, attrs)
     if found:
         return found
@@ -243,7 +244,7 @@ DIRECT_FLOPS_PER_US, MATMUL_FLOPS_PER_US = 85_000.0, 85_000.0
 WEIGHT_US, TILE_US = 0.0060, 0.0040
 
 
-def suits_winograd(ins, outs, attrs) -> bool:
+def suits_winograd(ins: Types, outs: Types, attrs: Attrs) -> bool:
     """Is Winograd the fastest algorithm for a `_conv`?"""
     g = conv.geometry("_conv", attrs)
     n, channels, _ = g.split(ins[0].shape)
@@ -277,7 +278,7 @@ def _winograd(ins, outs, attrs):
 
 
 @on_cpu("_reorder", layouts=True)
-def reorder_cpu(op, ins, outs, attrs):
+def reorder_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, y = ins[0], outs[0]
     steps = strides(x.shape, x.layout, y.layout)
     own = None if steps is None else copy_native("plk_copy_run", StridedCopy(*steps), y, (x, y))
@@ -293,7 +294,7 @@ def reorder_cpu(op, ins, outs, attrs):
 
 
 @on_cuda("_conv")
-def conv_cuda(op, ins, outs, attrs):
+def conv_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     plan, g = cuda.conv_plan, conv.geometry("_conv", attrs)
     found = plan.activation(attrs["act"], attrs["act_attrs"])
     if found is None:

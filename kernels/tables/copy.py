@@ -9,7 +9,7 @@ from .. import cuda
 from ..cpu.layout import MAX_DIMS, code, collapse, cost, nbytes
 from ..loops import form
 from ..native import Native
-from ..record import Type
+from ..record import Attrs, Operator, Type, Types
 from ..shapes import one_axis
 from ..spec import ITEM_BYTES
 from ..strided_copies import (
@@ -46,7 +46,7 @@ def _span(op, y, attrs) -> tuple[tuple[int, ...], list[int], int]:
 # ---- CPU -----------------------------------------------------------------------------------------
 
 
-def copy_native(function: str, found: StridedCopy, y: Type, types) -> Native | None:
+def copy_native(function: str, found: StridedCopy, y: Type, types: Types) -> Native | None:
     """The kernel of a copy into y. types: of the arrays that are read and written."""
     dims, (a, b) = collapse(found.shape, found.in_strides, found.out_strides)
     if len(dims) > MAX_DIMS:
@@ -72,7 +72,7 @@ def copy_native(function: str, found: StridedCopy, y: Type, types) -> Native | N
 
 
 @on_cpu(*STRIDED_COPIES)
-def move_cpu(op, ins, outs, attrs):
+def move_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     found = strided_copy(op, ins, outs, attrs)
     if found is None:
         return None
@@ -82,7 +82,7 @@ def move_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("MakeLoss", "LinearRegressionOutput", "MAERegressionOutput", "SVMOutput")
-def loss_cpu(op, ins, outs, attrs):
+def loss_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     """Losses whose forward pass returns its input: only their gradient computes."""
     x = ins[0]
     found = StridedCopy(x.shape, contiguous(x.shape), contiguous(x.shape))
@@ -90,7 +90,7 @@ def loss_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("_slice_assign_scalar")
-def slice_assign_scalar_cpu(op, ins, outs, attrs):
+def slice_assign_scalar_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     y = outs[0]
     shape, strides, offset = _span(op, y, attrs)
     found = StridedCopy(shape, [0] * len(shape), strides, 0, offset, FIRST)
@@ -108,31 +108,32 @@ def _join(function, parts, whole, axis, types):
 
 
 @on_cpu("Concat", "stack")
-def concat_cpu(op, ins, outs, attrs):
+def concat_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     y = outs[0]
     return _join("plk_join_run", ins, y, _along(op, y.shape, attrs), (*ins, y))
 
 
 @on_cpu("SliceChannel", "_split_v2")
-def split_cpu(op, ins, outs, attrs):
+def split_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x = ins[0]
     return _join("plk_join_split", outs, x, _along(op, x.shape, attrs), (x, *outs))
 
 
 @on_cpu("_zeros", "_ones", "_full")
-def fill_cpu(op, ins, outs, attrs):
-    y, value = outs[0], op.trait(Constant).value
+def fill_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
+    y, constant = outs[0], op.trait(Constant)
+    assert constant is not None
     fields = {
         "n": prod(y.shape),
         "dtype": code(y.dtype),
-        "dynamic": value is None,
-        "value": value or 0.0,
+        "dynamic": constant.value is None,
+        "value": constant.value or 0.0,
     }
     return Native("plk_fill_run", ("plk_fill", fields), cost(y))
 
 
 @on_cpu("Cast", "amp_cast")
-def cast_cpu(op, ins, outs, attrs):
+def cast_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     n = prod(ins[0].shape)
     return Native(
         "plk_cast_run",
@@ -145,7 +146,7 @@ def cast_cpu(op, ins, outs, attrs):
 
 
 @on_cuda(*STRIDED_COPIES)
-def move_cuda(op, ins, outs, attrs):
+def move_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     if op.has(LoopForm) and form(op, ins, outs, attrs) is not None:
         return None  # a repeated array is a pointwise kernel: it stores whole vectors
     found = strided_copy(op, ins, outs, attrs)
@@ -164,7 +165,7 @@ def move_cuda(op, ins, outs, attrs):
 
 
 @on_cuda("_slice_assign_scalar")
-def slice_assign_scalar_cuda(op, ins, outs, attrs):
+def slice_assign_scalar_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, to = ins[0], cuda.Buffer(1)
     shape, steps, offset = _span(op, x, attrs)
     fill = cuda.copy_plan.fill(shape, steps, offset, x, to, cuda.Scalar(0, "float64"))
@@ -177,7 +178,7 @@ def _launch_join(*call) -> Native | None:
 
 
 @on_cuda("Concat", "stack")
-def concat_cuda(op, ins, outs, attrs):
+def concat_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     y = outs[0]
     if any(t.dtype != y.dtype for t in ins):
         return None
@@ -185,20 +186,20 @@ def concat_cuda(op, ins, outs, attrs):
 
 
 @on_cuda("SliceChannel", "_split_v2")
-def split_cuda(op, ins, outs, attrs):
+def split_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x = ins[0]
     return _launch_join(outs, x, _along(op, x.shape, attrs), 1, 0, True)
 
 
 @on_cuda("Cast", "amp_cast", "amp_multicast")
-def cast_cuda(op, ins, outs, attrs):
+def cast_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     n, cast = len(ins), cuda.copy_plan.cast
     arrays = enumerate(zip(ins, outs))
     return cuda.launches(*(cast(x, y, cuda.Buffer(i), cuda.Buffer(n + i)) for i, (x, y) in arrays))
 
 
 @on_cuda("_zeros", "_zeros_without_dtype", "zeros_like", "reset_arrays")
-def zeros_cuda(op, ins, outs, attrs):
+def zeros_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     at, written = (len(ins), outs) if outs else (0, ins)
     return cuda.launches(
         *(cuda.Fill(cuda.Buffer(at + i), nbytes(t)) for i, t in enumerate(written))

@@ -7,7 +7,7 @@ from math import prod
 from .. import cuda
 from ..cpu.layout import code, cost, nbytes
 from ..native import Native
-from ..record import FLOATS, NATIVE, NUMERIC
+from ..record import FLOATS, NATIVE, NUMERIC, Attrs, Operator, Types
 from . import on_cpu, on_cuda
 
 BLOCK = 128  # ctc.cu
@@ -25,7 +25,7 @@ def _lengths(ins, attrs) -> list[tuple[int, str] | None]:
 
 
 @on_cpu("CTCLoss", "_ctc_grad")
-def ctc_cpu(op, ins, outs, attrs):
+def ctc_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, label = ins[:2]
     if x.dtype != "float32" or 0 in x.shape or any(t.dtype not in NATIVE for t in ins[1:]):
         return None
@@ -48,7 +48,7 @@ def ctc_cpu(op, ins, outs, attrs):
 
 
 @on_cuda("CTCLoss", "_ctc_grad")
-def ctc_cuda(op, ins, outs, attrs):
+def ctc_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     (steps, batch, classes), labels = ins[0].shape, ins[1].shape[1]
     x, states = ins[0], 2 * labels + 1
     back = op.name == "_ctc_grad"

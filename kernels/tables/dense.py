@@ -10,7 +10,7 @@ from .. import cuda
 from ..activations import NUMBERS
 from ..cpu.layout import FLOPS_PER_US, cost
 from ..native import Native
-from ..record import FLOATS
+from ..record import FLOATS, Attrs, Operator, Types
 from ..spec import ITEM_BYTES
 from . import on_cpu, on_cuda
 
@@ -69,29 +69,29 @@ def _on_cpu(call: Call | None, ins, outs, **epilogue) -> Native | None:
 
 
 @on_cpu("FullyConnected")
-def dense_cpu(op, ins, outs, attrs):
+def dense_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _on_cpu(_dense(ins, outs, attrs), ins, outs, bias=not attrs["no_bias"])
 
 
 @on_cpu("dot")
-def dot_cpu(op, ins, outs, attrs):
+def dot_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _on_cpu(_dot(ins, outs, attrs), ins, outs)
 
 
 @on_cpu("batch_dot", "_linalg_gemm2")
-def batch_dot_cpu(op, ins, outs, attrs):
+def batch_dot_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _on_cpu(_batch_dot(ins, outs, attrs), ins, outs)
 
 
 @on_cpu("_dense")
-def fused_dense_cpu(op, ins, outs, attrs):
+def fused_dense_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     numbers = {k: NUMBERS[attrs[k]] for k in ("act", "slope")}
     flags = {k: attrs[k] for k in ("bias", "residual", "keep")}
     return _on_cpu(_fused(ins, outs, attrs), ins, outs, **numbers, **flags)
 
 
 @on_cpu("_dot_sum")
-def dot_sum_cpu(op, ins, outs, attrs):
+def dot_sum_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     call = _dot_sum(ins, outs, attrs)
     return _on_cpu(call, ins, outs, sums=True) if call.n else None
 
@@ -109,10 +109,10 @@ def _on_cuda(call: Call | None, ins, outs, **more) -> Native | None:
     scratch = cuda.ScratchSpace()
     if call.n_batch > 1:
         more |= {"a_step": call.m * call.k, "b_step": call.k * call.n}
-    return cuda.steps(_product(call, ins, scratch, **more), scratch)
+    return cuda.steps(_matmul(call, ins, scratch, **more), scratch)
 
 
-def _product(call: Call, ins, scratch, **more):
+def _matmul(call: Call, ins, scratch, **more):
     """The steps of the matrix product of buffers 0 and 1."""
     flags = {k: getattr(call, k) for k in ("transpose_a", "transpose_b", "alpha", "n_batch")}
     a, b, y = map(cuda.Buffer, (0, 1, len(ins)))
@@ -120,24 +120,24 @@ def _product(call: Call, ins, scratch, **more):
 
 
 @on_cuda("FullyConnected")
-def dense_cuda(op, ins, outs, attrs):
+def dense_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     bias = None if attrs["no_bias"] else cuda.Buffer(2)
     return _on_cuda(_dense(ins, outs, attrs), ins, outs, bias=bias)
 
 
 @on_cuda("dot")
-def dot_cuda(op, ins, outs, attrs):
+def dot_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     is_scalar = not ins[0].shape or not ins[1].shape
     return None if is_scalar else _on_cuda(_dot(ins, outs, attrs), ins, outs)
 
 
 @on_cuda("batch_dot", "_linalg_gemm2")
-def batch_dot_cuda(op, ins, outs, attrs):
+def batch_dot_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _on_cuda(_batch_dot(ins, outs, attrs), ins, outs)
 
 
 @on_cuda("_dense")
-def fused_dense_cuda(op, ins, outs, attrs):
+def fused_dense_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     if attrs["slope"]:
         return None
     at = {"bias": 2, "residual": len(ins) - 1, "kept": len(ins) + 1}
@@ -147,11 +147,11 @@ def fused_dense_cuda(op, ins, outs, attrs):
 
 
 @on_cuda("_dot_sum")
-def dot_sum_cuda(op, ins, outs, attrs):
+def dot_sum_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     if not _same((*ins, *outs)):
         return None
     call, scratch = _dot_sum(ins, outs, attrs), cuda.ScratchSpace()
-    found = _product(call, ins, scratch)
+    found = _matmul(call, ins, scratch)
     if found is None:
         return None
     sums = cuda.column_sums(ins[0].dtype, cuda.Buffer(0), cuda.Buffer(3), call.k, call.m)
@@ -196,12 +196,12 @@ def _scores(ins, outs, attrs, parts, at, place) -> Native | None:
 
 
 @on_cuda("_contrib_interleaved_matmul_selfatt_qk")
-def self_scores_cuda(op, ins, outs, attrs):
+def self_scores_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _scores(ins, outs, attrs, (3, 3), (0, 1), (0, 0))
 
 
 @on_cuda("_contrib_interleaved_matmul_encdec_qk")
-def pair_scores_cuda(op, ins, outs, attrs):
+def pair_scores_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _scores(ins, outs, attrs, (1, 2), (0, 0), (0, 1))
 
 
@@ -209,7 +209,7 @@ def pair_scores_cuda(op, ins, outs, attrs):
     "_contrib_interleaved_matmul_selfatt_valatt",
     "_contrib_interleaved_matmul_encdec_valatt",
 )
-def attended_values_cuda(op, ins, outs, attrs):
+def attended_values_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     if not _same((*ins, *outs)):
         return None
     heads, parts = attrs["heads"], 3 if "selfatt" in op.name else 2

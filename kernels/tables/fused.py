@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from ...engine import ffi, lib
+from ...engine import Context, ffi, lib
 from .. import cuda
 from ..cpu.layout import MAX_DIMS, broadcast_fields, code, collapse, contiguous, cost
 from ..fused import (
@@ -20,12 +20,12 @@ from ..fused import (
 )
 from ..loops import form
 from ..native import Native
-from ..record import FLOATS, Type
+from ..record import FLOATS, Attrs, Operator, Type, Types
 from . import on_cpu, on_cuda
 from .reduce import method
 
 
-def can_compile(device) -> bool:
+def can_compile(device: Context) -> bool:
     """Is there a C compiler?"""
     from ..cpu import (
         jit,
@@ -34,7 +34,7 @@ def can_compile(device) -> bool:
     return jit.compiler() is not None
 
 
-def prepare(groups: Sequence[tuple[Group, Sequence[str]]], device) -> list[bool]:
+def prepare(groups: Sequence[tuple[Group, Sequence[str]]], device: Context) -> list[bool]:
     """Compiles the loops of (group, dtypes of its inputs) that are not compiled yet, in parallel.
     Returns for each whether it exists now."""
     from ..cpu import jit
@@ -50,7 +50,7 @@ def prepare(groups: Sequence[tuple[Group, Sequence[str]]], device) -> list[bool]
 
 
 @on_cpu("_fused")
-def fused_cpu(op, ins, outs, attrs):
+def fused_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     group: Group = attrs["group"]
     if len(ins) > MAX_INPUTS or len(outs) > MAX_OUTPUTS or 0 in group.shape or not ins:
         return None
@@ -127,7 +127,7 @@ def jit_function(group: Group, dtypes: Sequence[str]) -> int:
     return jit.function(source(group, dtypes, jit.FUNCTION))
 
 
-def loop_of(op, attrs) -> tuple[int, list[float]] | None:
+def loop_of(op: Operator, attrs: Attrs) -> tuple[int, list[float]] | None:
     """The generated loop of an operator of one float32 array, (address, scalars): what a kernel
     can apply to its results. None if the operator has no such loop."""
     if op.name == "_fused":
@@ -172,6 +172,6 @@ def _reduction(group: Group, fields: dict, kept_strides: list[int]) -> dict:
 
 
 @on_cuda("_fused")
-def fused_cuda(op, ins, outs, attrs):
+def fused_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     made = cuda.fused_plan.make(attrs["group"], ins, outs)
     return made and cuda.launches(*made.steps, scratch_bytes=made.scratch_bytes)

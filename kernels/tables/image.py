@@ -8,6 +8,7 @@ from ...engine import lib
 from ..cpu.layout import ITEM_BYTES, code, cost
 from ..native import Native
 from ..ops.image_resize import rule_for
+from ..record import Attrs, Operator, Types
 from . import on_cpu
 
 
@@ -28,7 +29,7 @@ def _place(x, mean, factor, shift) -> tuple[str, tuple]:
 
 
 @on_cpu("_image_to_tensor")
-def to_tensor_cpu(op, ins, outs, attrs):
+def to_tensor_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x = ins[0]
     if x.dtype != "uint8":
         return None
@@ -41,7 +42,7 @@ def to_tensor_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("_image_tensor_normalize")
-def tensor_normalize_cpu(op, ins, outs, attrs):
+def tensor_normalize_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x = ins[0]
     c = x.shape[-1]
     if x.dtype != "uint8" or c not in (1, 3):
@@ -57,7 +58,7 @@ def tensor_normalize_cpu(op, ins, outs, attrs):
     "_image_random_flip_left_right",
     "_image_random_flip_top_bottom",
 )
-def flip_cpu(op, ins, outs, attrs):
+def flip_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x = ins[0]
     *n, h, w, c = x.shape
     item = ITEM_BYTES[x.dtype]
@@ -70,7 +71,7 @@ def flip_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("_image_normalize")
-def normalize_cpu(op, ins, outs, attrs):
+def normalize_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x = ins[0]
     *n, c, h, w = x.shape
     if x.dtype != "float32" or c > lib.PLK_MAX_CHANNELS:
@@ -85,7 +86,7 @@ def normalize_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("_image_resize", "_cvimresize")
-def resize_cpu(op, ins, outs, attrs):
+def resize_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, y = ins[0], outs[0]
     if x.dtype != "uint8":
         return None

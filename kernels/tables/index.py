@@ -7,7 +7,7 @@ from math import prod
 from .. import cuda
 from ..cpu.layout import code, cost, nbytes
 from ..native import Native
-from ..record import FLOATS, NATIVE, NATIVE_FLOATS, NUMERIC
+from ..record import FLOATS, NATIVE, NATIVE_FLOATS, NUMERIC, Attrs, Operator, Types
 from ..shapes import Lines, lines, one_axis
 from ..spec import ITEM_BYTES
 from . import on_cpu, on_cuda
@@ -43,21 +43,21 @@ def _take(function, along, indices, dtype, mode, types) -> Native | None:
 
 
 @on_cpu("take")
-def take_cpu(op, ins, outs, attrs):
+def take_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     a, indices = ins
     along, types = _along(op, a.shape, attrs), (*outs, *outs)
     return _take("plk_take_run", along, indices, a.dtype, attrs["mode"], types)
 
 
 @on_cpu("Embedding", "_contrib_SparseEmbedding")
-def embedding_cpu(op, ins, outs, attrs):
+def embedding_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     indices, weight = ins
     rows, types = lines(op.name, weight.shape, 0), (*outs, *outs)
     return _take("plk_embedding_run", rows, indices, weight.dtype, "clip", types)
 
 
 @on_cpu("_take_grad")
-def take_grad_cpu(op, ins, outs, attrs):
+def take_grad_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     dy, indices = ins
     if dy.dtype not in NATIVE_FLOATS:
         return None
@@ -66,7 +66,7 @@ def take_grad_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("pick", "batch_take", "_pick_grad")
-def pick_cpu(op, ins, outs, attrs):
+def pick_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     backward = op.name == "_pick_grad"
     whole, function = (outs[0], "plk_pick_backward") if backward else (ins[0], "plk_pick_run")
     along, mode = _along(op, whole.shape, attrs), attrs.get("mode", "clip")
@@ -74,7 +74,7 @@ def pick_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("_pick_log_softmax_grad")
-def pick_log_softmax_grad_cpu(op, ins, outs, attrs):
+def pick_log_softmax_grad_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     along = _along(op, outs[0].shape, attrs)
     if along.inner != 1 or any(t.dtype != "float32" for t in (ins[0], ins[2])):
         return None
@@ -83,7 +83,7 @@ def pick_log_softmax_grad_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("one_hot")
-def one_hot_cpu(op, ins, outs, attrs):
+def one_hot_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, y = ins[0], outs[0]
     if x.dtype not in NATIVE:
         return None
@@ -100,7 +100,7 @@ def one_hot_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("_take_along_axis", "_put_along_axis")
-def along_axis_cpu(op, ins, outs, attrs):
+def along_axis_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     put, (data, indices) = op.name == "_put_along_axis", ins
     along = _along(op, outs[0].shape if put else data.shape, attrs)
     if indices.dtype not in NATIVE or along.n == 0 or put and data.dtype not in NATIVE_FLOATS:
@@ -140,20 +140,20 @@ def _gather(op, a, indices, axis: int, mode: str, a_at: int, indices_at: int) ->
 
 
 @on_cuda("take")
-def take_cuda(op, ins, outs, attrs):
+def take_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     a, indices = ins
     return _gather(op, a, indices, attrs["axis"], attrs["mode"], 0, 1)
 
 
 @on_cuda("Embedding", "_contrib_SparseEmbedding")
-def embedding_cuda(op, ins, outs, attrs):
+def embedding_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     indices, weight = ins
     same = outs[0].dtype == weight.dtype
     return _gather(op, weight, indices, 0, "clip", 1, 0) if same else None
 
 
 @on_cuda("_take_grad")
-def take_grad_cuda(op, ins, outs, attrs):
+def take_grad_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     (dy, indices), dx = ins, outs[0]
     outer, n, inner = _along(op, attrs["shape"], attrs)
     count = prod(indices.shape)
@@ -174,7 +174,7 @@ def take_grad_cuda(op, ins, outs, attrs):
 
 
 @on_cuda("pick", "batch_take", "_pick_grad")
-def pick_cuda(op, ins, outs, attrs):
+def pick_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     back = op.name == "_pick_grad"
     whole, part = (outs[0], ins[0]) if back else (ins[0], outs[0])
     outer, n, inner = _along(op, whole.shape, attrs)
@@ -196,7 +196,9 @@ def pick_cuda(op, ins, outs, attrs):
 
 
 @on_cuda("_pick_log_softmax_grad")
-def pick_log_softmax_grad_cuda(op, ins, outs, attrs):
+def pick_log_softmax_grad_cuda(
+    op: Operator, ins: Types, outs: Types, attrs: Attrs
+) -> Native | None:
     (dy, places, y), t = ins, outs[0].dtype
     along = _along(op, outs[0].shape, attrs)
     same = dy.dtype == y.dtype == t and t in FLOATS
@@ -217,7 +219,7 @@ def pick_log_softmax_grad_cuda(op, ins, outs, attrs):
 
 
 @on_cuda("one_hot")
-def one_hot_cuda(op, ins, outs, attrs):
+def one_hot_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, y = ins[0], outs[0]
     if x.dtype not in NUMERIC:
         return None

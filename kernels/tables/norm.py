@@ -10,6 +10,7 @@ from ..activations import NUMBERS
 from ..cpu.layout import cost
 from ..native import Native
 from ..ops.deprecated import relative_attrs
+from ..record import Attrs, Operator, Types
 from ..shapes import lines, many_axes, one_axis
 from . import on_cpu, on_cuda
 
@@ -89,12 +90,12 @@ def _float32(types) -> bool:
 
 
 @on_cpu("LayerNorm")
-def layer_norm_cpu(op, ins, outs, attrs):
+def layer_norm_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _rows("plk_row_norm_run", ins, outs, _layer_rows(op, ins[0], attrs), attrs["eps"])
 
 
 @on_cpu("GroupNorm", "InstanceNorm")
-def group_norm_cpu(op, ins, outs, attrs):
+def group_norm_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _rows("plk_row_norm_run", ins, outs, _group_rows(ins[0], attrs), attrs["eps"])
 
 
@@ -112,7 +113,7 @@ FORWARD = ("eps", "momentum", "fix_gamma")
 
 
 @on_cpu("BatchNorm", "_contrib_SyncBatchNorm", "BatchNorm_v1")
-def batch_norm_cpu(op, ins, outs, attrs):
+def batch_norm_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     given = _moments(op, attrs)
     if given is None:
         return None
@@ -121,32 +122,32 @@ def batch_norm_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("_batch_norm_add_relu")
-def batch_norm_add_relu_cpu(op, ins, outs, attrs):
+def batch_norm_add_relu_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     call = (op, "plk_batch_norm_run", ins, outs, ins[0], _axis(op, ins[0], attrs), attrs)
     act = NUMBERS["relu"] if attrs["relu"] else 0
     return _batch(*call, *FORWARD, "add", batch_stats=True, act=act)
 
 
 @on_cpu("_batch_norm_act")
-def batch_norm_act_cpu(op, ins, outs, attrs):
+def batch_norm_act_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     call = (op, "plk_batch_norm_run", ins, outs, ins[0], _axis(op, ins[0], attrs), attrs)
     return _batch(*call, *FORWARD, "low", "high", batch_stats=True, act=NUMBERS[attrs["act"]])
 
 
 @on_cpu("_batch_norm_act_grad")
-def batch_norm_act_grad_cpu(op, ins, outs, attrs):
+def batch_norm_act_grad_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     call = (op, "plk_batch_norm_act_backward", ins, outs, ins[1], _axis(op, ins[1], attrs), attrs)
     return _batch(*call, "eps", "low", "high", "more", act=NUMBERS[attrs["act"]])
 
 
 @on_cpu("_batch_norm_relu_grad")
-def batch_norm_relu_grad_cpu(op, ins, outs, attrs):
+def batch_norm_relu_grad_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     call = (op, "plk_batch_norm_relu_backward", ins, outs, ins[2], _axis(op, ins[2], attrs), attrs)
     return _batch(*call, "eps", "add", "more")
 
 
 @on_cpu("_norm_grad")
-def norm_grad_cpu(op, ins, outs, attrs):
+def norm_grad_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, over = ins[1], _normalised(op, ins[1], ins[2], attrs)
     if isinstance(over, int):
         return _batch(op, "plk_batch_norm_backward", ins, outs, x, over, attrs, "eps")
@@ -157,19 +158,19 @@ def norm_grad_cpu(op, ins, outs, attrs):
 
 
 @on_cuda("LayerNorm")
-def layer_norm_cuda(op, ins, outs, attrs):
+def layer_norm_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     rows = _layer_rows(op, ins[0], attrs)
     return rows and cuda.norm_plan.rows_forward(ins, outs, *rows, attrs["eps"])
 
 
 @on_cuda("GroupNorm", "InstanceNorm")
-def group_norm_cuda(op, ins, outs, attrs):
+def group_norm_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     rows = _group_rows(ins[0], attrs)
     return rows and cuda.norm_plan.rows_forward(ins, outs, *rows, attrs["eps"])
 
 
 @on_cuda("L2Normalization")
-def l2_cuda(op, ins, outs, attrs):
+def l2_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, mode = ins[0], attrs["mode"]
     if mode == "channel" and len(x.shape) > 2:
         return None
@@ -177,7 +178,7 @@ def l2_cuda(op, ins, outs, attrs):
 
 
 @on_cuda("BatchNorm", "_contrib_SyncBatchNorm", "BatchNorm_v1")
-def batch_norm_cuda(op, ins, outs, attrs):
+def batch_norm_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     given = _moments(op, attrs)
     if given is None:
         return None
@@ -186,20 +187,20 @@ def batch_norm_cuda(op, ins, outs, attrs):
 
 
 @on_cuda("_batch_norm_add_relu")
-def batch_norm_add_relu_cuda(op, ins, outs, attrs):
+def batch_norm_add_relu_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     call = (ins, outs, _axis(op, ins[0], attrs), attrs)
     return cuda.norm_plan.batch(*call, True, attrs["add"], attrs["relu"])
 
 
 @on_cuda("_batch_norm_relu_grad")
-def batch_norm_relu_grad_cuda(op, ins, outs, attrs):
+def batch_norm_relu_grad_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     more, give = 6 if attrs["more"] else None, 3 if attrs["add"] else None
     call = (ins, outs, _axis(op, ins[2], attrs), 0, 1, 2, 3, 4, 5, more, give)
     return cuda.norm_plan.batch_backward(*call)
 
 
 @on_cuda("_norm_grad")
-def norm_grad_cuda(op, ins, outs, attrs):
+def norm_grad_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     over = _normalised(op, ins[1], ins[2], attrs)
     if isinstance(over, int):
         return cuda.norm_plan.batch_backward(ins, outs, over, 0, None, 1, 2, 3, 4, None, None)

@@ -8,7 +8,7 @@ from ...engine import lib
 from .. import cuda
 from ..cpu.layout import MAX_DIMS, code, cost, nbytes
 from ..native import Native
-from ..record import FLOATS, NATIVE_FLOATS
+from ..record import FLOATS, NATIVE_FLOATS, Attrs, Operator, Types
 from ..shapes import contiguous
 from ..spec import ITEM_BYTES
 from ..strided_copies import StridedCopy
@@ -56,12 +56,12 @@ def _pad(function, mode, pad_width, x, y):
 
 
 @on_cpu("Pad")
-def pad_cpu(op, ins, outs, attrs):
+def pad_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _pad("plk_pad_run", attrs["mode"], attrs["pad_width"], ins[0], outs[0])
 
 
 @on_cpu("_pad_grad")
-def pad_grad_cpu(op, ins, outs, attrs):
+def pad_grad_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     dy, dx = ins[0], outs[0]
     if attrs["mode"] == "constant" or dy.dtype not in NATIVE_FLOATS:
         return None
@@ -69,7 +69,7 @@ def pad_grad_cpu(op, ins, outs, attrs):
 
 
 @on_cuda("Pad")
-def pad_cuda(op, ins, outs, attrs):
+def pad_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, y, to = ins[0], outs[0], cuda.Buffer(1)
     if attrs["mode"] != "constant" or 0 in x.shape or not x.shape:
         return None

@@ -9,7 +9,7 @@ from ...engine import lib
 from .. import cuda
 from ..cpu.layout import code, cost, nbytes
 from ..native import Native
-from ..record import NATIVE, NUMERIC
+from ..record import NATIVE, NUMERIC, Attrs, Operator, Types
 from ..spec import ITEM_BYTES
 from . import on_cpu, on_cuda
 
@@ -59,13 +59,13 @@ def _on_cpu(function, what, shape, indices, dtype, types) -> Native | None:
 
 
 @on_cpu("gather_nd")
-def gather_nd_cpu(op, ins, outs, attrs):
+def gather_nd_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     (data, indices), types = ins, (*outs, *outs)
     return _on_cpu("plk_gather_nd_run", lib.PLK_GATHER, data.shape, indices, data.dtype, types)
 
 
 @on_cpu(*WHAT)
-def scatter_nd_cpu(op, ins, outs, attrs):
+def scatter_nd_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     y, types = outs[0], (ins[-2], *outs)
     return _on_cpu("plk_scatter_nd_run", WHAT[op.name], y.shape, ins[-1], y.dtype, types)
 
@@ -84,7 +84,7 @@ def _struct(shape, indices) -> cuda.Struct | None:
 
 
 @on_cuda("gather_nd")
-def gather_nd_cuda(op, ins, outs, attrs):
+def gather_nd_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     data, indices = ins
     struct = _struct(data.shape, indices)
     if struct is None:
@@ -100,7 +100,7 @@ def gather_nd_cuda(op, ins, outs, attrs):
 
 
 @on_cuda(*WHAT)
-def scatter_nd_cuda(op, ins, outs, attrs):
+def scatter_nd_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     add, given = WHAT[op.name] == lib.PLK_ADD, WHAT[op.name] == lib.PLK_SET_IN
     y, (rows, indices) = outs[0], ins[-2:]
     struct = _struct(y.shape, indices)

@@ -7,7 +7,7 @@ from .. import cuda
 from ..cpu.layout import broadcast_fields, code, cost
 from ..loops import form
 from ..native import Native
-from ..record import REGISTRY
+from ..record import REGISTRY, Attrs, Operator, Types
 from ..traits import LoopForm
 from . import on_cpu, on_cuda
 
@@ -15,7 +15,7 @@ NAMES = sorted({op.name for op in REGISTRY.values() if op.pointwise or op.has(Lo
 
 
 @on_cpu(*NAMES)
-def pointwise_cpu(op, ins, outs, attrs):
+def pointwise_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     """The generated loop of a call that is an expression."""
     y, found = outs[0], form(op, ins, outs, attrs)
     if found is None:
@@ -44,7 +44,7 @@ def pointwise_cpu(op, ins, outs, attrs):
 
 
 @on_cuda(*NAMES)
-def pointwise_cuda(op, ins, outs, attrs):
+def pointwise_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     """A generated kernel; inputs may have other dtypes."""
     found = form(op, ins, outs, attrs, mixed=True)
     return found and cuda.launches(cuda.pointwise_plan.pointwise_launch(found, ins, outs[0]))

@@ -10,7 +10,7 @@ from .. import cuda
 from ..cpu.layout import cost
 from ..native import Native
 from ..ops.pool import windows
-from ..record import FLOATS
+from ..record import FLOATS, Attrs, Operator, Shape, Types
 from ..spec import ITEM_BYTES
 from . import on_cpu, on_cuda
 
@@ -64,21 +64,23 @@ def _on_cpu(function: str, attrs, call: Call, types) -> Native | None:
     return Native(function, ("plk_pool", fields | {"count_pad": call.count_pad}), us)
 
 
-def channels_last(attrs, shape, images, channels, types):
+def channels_last(
+    attrs: Attrs, shape: Shape, images: int, channels: int, types: Types
+) -> Native | None:
     """Forward pooling of `images` arrays (*space, channels); shape: of the data, in the
     attributes' layout."""
     return _on_cpu("plk_pool_last", attrs, _call(attrs, shape, images, channels), types)
 
 
 @on_cpu("Pooling")
-def pool_cpu(op, ins, outs, attrs):
+def pool_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     call = _call(attrs, ins[0].shape)
     function = "plk_pool_last" if call.channels_last else "plk_pool_run"
     return _on_cpu(function, attrs, call, (*ins, *outs))
 
 
 @on_cpu("_pool_grad")
-def pool_grad_cpu(op, ins, outs, attrs):
+def pool_grad_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _on_cpu("plk_pool_backward", attrs, _call(attrs, attrs["data_shape"]), (*ins, *outs))
 
 
@@ -119,18 +121,18 @@ def _forward(attrs, kind: str, ins, outs, arrays, power=0):
 
 
 @on_cuda("Pooling")
-def pool_cuda(op, ins, outs, attrs):
+def pool_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     arrays = [cuda.Buffer(0), cuda.NOWHERE, cuda.Buffer(1)]
     return _forward(attrs, attrs["pool_type"], ins, outs, arrays, attrs["p_value"])
 
 
 @on_cuda("_pool_pick")
-def pool_pick_cuda(op, ins, outs, attrs):
+def pool_pick_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _forward({**attrs, "pool_type": "max"}, "max", ins, outs, map(cuda.Buffer, range(3)))
 
 
 @on_cuda("_pool_grad")
-def pool_grad_cuda(op, ins, outs, attrs):
+def pool_grad_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     call = _call(attrs, attrs["data_shape"])
     if not _usable(call, (*ins, *outs)):
         return None
@@ -157,7 +159,7 @@ def _adaptive(function, data, result, dtype, n_threads):
 
 
 @on_cuda("_contrib_AdaptiveAvgPooling2D")
-def adaptive_cuda(op, ins, outs, attrs):
+def adaptive_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, y = ins[0], outs[0]
     if not _same((x, y)):
         return None
@@ -165,7 +167,7 @@ def adaptive_cuda(op, ins, outs, attrs):
 
 
 @on_cuda("_adaptive_avg_pool_grad")
-def adaptive_grad_cuda(op, ins, outs, attrs):
+def adaptive_grad_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     dy, dx = ins[0], outs[0]
     if not _same((dy, dx)):
         return None

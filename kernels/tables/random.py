@@ -7,7 +7,7 @@ from math import prod
 from .. import cuda
 from ..cpu.layout import MAX_DIMS, broadcast_strides, code, collapse, cost, nbytes
 from ..native import Native
-from ..record import FLOATS, NATIVE_FLOATS
+from ..record import FLOATS, NATIVE_FLOATS, Attrs, Operator, Types
 from . import on_cpu, on_cuda
 
 # operator -> (distribution, names of its parameters)
@@ -36,7 +36,7 @@ def _on_cpu(function: str, y, **fields) -> Native:
 
 
 @on_cpu(*DISTRIBUTIONS)
-def draw_cpu(op, ins, outs, attrs):
+def draw_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     if outs[0].dtype not in NATIVE_FLOATS:
         return None
     kind, a, b = _numbers(op, attrs)
@@ -44,12 +44,12 @@ def draw_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("_random_randint")
-def randint_cpu(op, ins, outs, attrs):
+def randint_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _on_cpu("plk_random_whole", outs[0], low=attrs["low"], high=attrs["high"])
 
 
 @on_cpu("Dropout")
-def dropout_cpu(op, ins, outs, attrs):
+def dropout_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, mask = ins[0], outs[1]
     if x.dtype != "float32":
         return None
@@ -77,7 +77,7 @@ def dropout_cpu(op, ins, outs, attrs):
 
 
 @on_cuda(*DISTRIBUTIONS)
-def draw_cuda(op, ins, outs, attrs):
+def draw_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     y = outs[0]
     if y.dtype not in FLOATS or any(p.dynamic for p in op.params):
         return None
@@ -90,7 +90,7 @@ def draw_cuda(op, ins, outs, attrs):
 
 
 @on_cuda("_random_randint")
-def randint_cuda(op, ins, outs, attrs):
+def randint_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     y, width = outs[0], attrs["high"] - attrs["low"]
     n, narrow = prod(y.shape), y.dtype == "int32" and width <= 1 << 16
     name = f"fill_whole<{cuda.TYPES[y.dtype]}, {cuda.bool_of(narrow)}>"
@@ -100,7 +100,7 @@ def randint_cuda(op, ins, outs, attrs):
 
 
 @on_cuda("Dropout")
-def dropout_cuda(op, ins, outs, attrs):
+def dropout_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, mask = ins[0], outs[1]
     if x.dtype not in FLOATS or outs[0].dtype != x.dtype or mask.dtype != x.dtype:
         return None

@@ -8,7 +8,7 @@ from .. import cuda
 from ..cpu.layout import code, cost
 from ..native import Native
 from ..ops.create import arange_count
-from ..record import FLOATS
+from ..record import FLOATS, Attrs, Operator, Types
 from . import on_cpu, on_cuda
 
 EXACT = 2**53  # integers up to here are exact in float64
@@ -36,24 +36,24 @@ def _range(y, start, step, repeat=1, out_at=0, whole=None):
 
 
 @on_cpu("_arange")
-def arange_cpu(op, ins, outs, attrs):
+def arange_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _range(outs[0], _first(attrs), attrs["step"], attrs["repeat"])
 
 
 @on_cpu("_linspace")
-def linspace_cpu(op, ins, outs, attrs):
+def linspace_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     start, stop, num = attrs["start"], attrs["stop"], attrs["num"]
     step = (stop - start) / max(num - 1 if attrs["endpoint"] else num, 1)
     return _range(outs[0], start, step, whole=False)
 
 
 @on_cpu("_contrib_arange_like")
-def arange_like_cpu(op, ins, outs, attrs):
+def arange_like_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _range(outs[0], attrs["start"], attrs["step"], attrs["repeat"], out_at=1)
 
 
 @on_cpu("_eye")
-def eye_cpu(op, ins, outs, attrs):
+def eye_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     y = outs[0]
     rows, columns = y.shape
     fields = {"rows": rows, "columns": columns, "diagonal": attrs["k"], "dtype": code(y.dtype)}
@@ -61,7 +61,7 @@ def eye_cpu(op, ins, outs, attrs):
 
 
 @on_cuda("_arange")
-def arange_cuda(op, ins, outs, attrs):
+def arange_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     y, ends = outs[0], (_first(attrs), attrs["step"])
     is_float = y.dtype in FLOATS
     wide = "double" if is_float else "int64_t"

@@ -9,6 +9,7 @@ from .. import cuda
 from ..cpu.layout import FLOPS_PER_US, code, cost
 from ..native import Native
 from ..ops.recurrent_cells import GATES, SPARE, layout
+from ..record import Attrs, Operator, Types
 from . import on_cpu, on_cuda
 
 SUFFIXES = {"float32": "", "float64": "_f64"}
@@ -58,7 +59,7 @@ def _rnn(function, x, length, attrs, types, keep, p, passes):
 
 
 @on_cpu("RNN")
-def rnn_cpu(op, ins, outs, attrs):
+def rnn_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     train = bool(attrs["train"])
     return _rnn(
         "plk_rnn_run", ins[0], ins[-1], attrs, (*ins, *outs), train, attrs["p"] if train else 0.0, 1
@@ -74,7 +75,7 @@ def _data(ins, attrs) -> int | None:
 
 
 @on_cpu("_rnn_grad")
-def rnn_grad_cpu(op, ins, outs, attrs):
+def rnn_grad_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     at = _data(ins, attrs)
     if at is None:
         return None
@@ -82,11 +83,11 @@ def rnn_grad_cpu(op, ins, outs, attrs):
 
 
 @on_cuda("RNN")
-def rnn_cuda(op, ins, outs, attrs):
+def rnn_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return cuda.recurrent_plan.forward(ins, outs, attrs)
 
 
 @on_cuda("_rnn_grad")
-def rnn_grad_cuda(op, ins, outs, attrs):
+def rnn_grad_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     at = _data(ins, attrs)
     return None if at is None else cuda.recurrent_plan.backward(ins, outs, attrs, at)

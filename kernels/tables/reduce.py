@@ -8,7 +8,7 @@ from ...engine import lib
 from .. import cuda
 from ..cpu.layout import MAX_DIMS, code, cost, reduced_dims
 from ..native import Native
-from ..record import FLOATS, NATIVE_FLOATS, NATIVE_INTS, NUMERIC
+from ..record import FLOATS, NATIVE_FLOATS, NATIVE_INTS, NUMERIC, Attrs, Operator, Types
 from ..shapes import lines, many_axes
 from . import on_cpu, on_cuda
 
@@ -67,7 +67,7 @@ def _on_cpu(x, y, axes, kind, scale=1.0, root=False) -> Native | None:
 
 
 @on_cpu(*KINDS)
-def reduce_cpu(op, ins, outs, attrs):
+def reduce_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     axes, count = _axes(op, ins[0], attrs)
     if op.name == "mean" and count == 0:
         return None
@@ -75,7 +75,7 @@ def reduce_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("norm")
-def norm_cpu(op, ins, outs, attrs):
+def norm_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     axes, _ = _axes(op, ins[0], attrs)
     first = attrs["ord"] == 1
     kind = lib.PLK_SUM_ABS if first else lib.PLK_SUM_SQUARE
@@ -83,7 +83,7 @@ def norm_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("argmax", "argmin", "argmax_channel")
-def argmax_cpu(op, ins, outs, attrs):
+def argmax_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x = ins[0]
     if x.dtype not in NATIVE_FLOATS or outs[0].dtype != x.dtype:
         return None
@@ -107,7 +107,7 @@ def _on_cuda(x, y, axes, method: str, scale: float | None = None, root=False) ->
 
 
 @on_cuda(*KINDS)
-def reduce_cuda(op, ins, outs, attrs):
+def reduce_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, mean, (axes, count) = ins[0], op.name == "mean", _axes(op, ins[0], attrs)
     if mean and (count == 0 or x.dtype in NATIVE_INTS):
         return None
@@ -116,7 +116,7 @@ def reduce_cuda(op, ins, outs, attrs):
 
 
 @on_cuda("norm")
-def norm_cuda(op, ins, outs, attrs):
+def norm_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, (axes, _) = ins[0], _axes(op, ins[0], attrs)
     first = attrs["ord"] == 1
     method = "SumAbs" if first else "SumSquare"
@@ -124,7 +124,7 @@ def norm_cuda(op, ins, outs, attrs):
 
 
 @on_cuda("argmax", "argmin", "argmax_channel")
-def argmax_cuda(op, ins, outs, attrs):
+def argmax_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x = ins[0]
     if x.dtype not in NUMERIC or outs[0].dtype != x.dtype or not x.shape or 0 in x.shape:
         return None

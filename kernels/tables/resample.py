@@ -6,6 +6,7 @@ from math import prod
 
 from ..cpu.layout import cost
 from ..native import Native
+from ..record import Attrs, Operator, Types
 from . import on_cpu
 
 MAX_PIXELS = 1 << 31  # elements of a plane: kernels use 32-bit indices
@@ -18,7 +19,7 @@ def _serves(types):
 
 
 @on_cpu("UpSampling", "_upsampling_grad")
-def upsample_cpu(op, ins, outs, attrs):
+def upsample_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     back = op.name == "_upsampling_grad"
     if not _serves(ins) or not back and (attrs["sample_type"] != "nearest" or len(ins) > 1):
         return None
@@ -29,7 +30,7 @@ def upsample_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("_contrib_BilinearResize2D", "_bilinear_resize_grad")
-def resize_cpu(op, ins, outs, attrs):
+def resize_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     back = op.name == "_bilinear_resize_grad"
     if not _serves((ins[0], *outs)):
         return None
@@ -47,7 +48,7 @@ def resize_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("BilinearSampler", "_bilinear_sampler_grad")
-def sampler_cpu(op, ins, outs, attrs):
+def sampler_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     if not _serves(ins):
         return None
     back = op.name == "_bilinear_sampler_grad"
@@ -60,7 +61,7 @@ def sampler_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("_deformable_columns", "_deformable_columns_grad")
-def columns_cpu(op, ins, outs, attrs):
+def columns_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     if not _serves(ins):
         return None
     back = op.name == "_deformable_columns_grad"
@@ -73,7 +74,7 @@ def columns_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("_contrib_DeformableConvolution", "_contrib_ModulatedDeformableConvolution")
-def deformable_cpu(op, ins, outs, attrs):
+def deformable_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     if not _serves(ins):
         return None
     modulated = op.name == "_contrib_ModulatedDeformableConvolution"

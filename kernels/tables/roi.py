@@ -9,7 +9,7 @@ from .. import cuda
 from ..cpu.layout import cost
 from ..native import Native
 from ..ops.roi import MAX_SAMPLES, pair
-from ..record import FLOATS
+from ..record import FLOATS, Attrs, Operator, Types
 from . import on_cpu, on_cuda
 
 LIMIT = 1 << 31  # kernels use 32-bit indices
@@ -52,7 +52,7 @@ def _on_cpu(function: str, ins, outs, data_shape, bins, steps, **more) -> Native
 
 
 @on_cpu("_contrib_ROIAlign", "_roi_align_grad")
-def align_cpu(op, ins, outs, attrs):
+def align_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     back, data, pooled, more = _align(op, ins, outs, attrs)
     function = "plk_roi_align_backward" if back else "plk_roi_align_run"
     more["by_position"] = attrs["position_sensitive"]
@@ -61,7 +61,7 @@ def align_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("ROIPooling")
-def largest_cpu(op, ins, outs, attrs):
+def largest_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, y = ins[0], outs[0]
     if prod(x.shape[2:]) >= LIMIT:
         return None
@@ -71,7 +71,7 @@ def largest_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("_roi_pooling_grad")
-def largest_grad_cpu(op, ins, outs, attrs):
+def largest_grad_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     dy, _, index = ins
     if index.dtype != "int32":
         return None
@@ -121,7 +121,7 @@ def _by_bands(kind: str, ins, outs, bins, groups: int, back: bool, **more) -> Na
 
 
 @on_cuda("_contrib_ROIAlign", "_roi_align_grad")
-def align_cuda(op, ins, outs, attrs):
+def align_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     bins = pair(op.name, attrs["pooled_size"])
     by_position = attrs["position_sensitive"]
     if by_position and bins[0] != bins[1]:
@@ -131,14 +131,14 @@ def align_cuda(op, ins, outs, attrs):
 
 
 @on_cuda("_contrib_PSROIPooling", "_psroi_pooling_grad")
-def parts_cuda(op, ins, outs, attrs):
+def parts_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     bins, groups = (attrs["pooled_size"],) * 2, attrs["group_size"] or attrs["pooled_size"]
     back = op.name == "_psroi_pooling_grad"
     return _by_bands("PARTS", ins, outs, bins, groups, back, scale=attrs["spatial_scale"])
 
 
 @on_cuda("ROIPooling")
-def largest_cuda(op, ins, outs, attrs):
+def largest_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, rois = ins
     if x.dtype not in FLOATS or rois.dtype != x.dtype or prod(x.shape[2:]) >= LIMIT:
         return None

@@ -7,13 +7,13 @@ from math import prod
 from .. import cuda
 from ..cpu.layout import code, cost
 from ..native import Native
-from ..record import FLOATS
+from ..record import FLOATS, Attrs, Operator, Types
 from ..shapes import lines
 from . import on_cpu, on_cuda
 
 
 @on_cpu("_np_cumsum")
-def cumsum_cpu(op, ins, outs, attrs):
+def cumsum_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, y = ins[0], outs[0]
     if x.dtype != y.dtype or x.dtype not in ("float32", "float64", "int32", "int64"):
         return None
@@ -22,7 +22,7 @@ def cumsum_cpu(op, ins, outs, attrs):
 
 
 @on_cuda("_np_cumsum")
-def cumsum_cuda(op, ins, outs, attrs):
+def cumsum_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, y = ins[0], outs[0]
     if not x.shape or 0 in x.shape:
         return None

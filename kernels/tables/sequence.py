@@ -8,7 +8,7 @@ from typing import NamedTuple
 from .. import cuda
 from ..cpu.layout import code, cost
 from ..native import Native
-from ..record import NATIVE, NUMERIC
+from ..record import NATIVE, NUMERIC, Attrs, Operator, Types
 from ..spec import ITEM_BYTES
 from . import on_cpu, on_cuda
 
@@ -35,7 +35,7 @@ def _fields(x, attrs, **more) -> dict:
 
 
 @on_cpu("SequenceMask")
-def mask_cpu(op, ins, outs, attrs):
+def mask_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x = ins[0]
     if not attrs["use_sequence_length"] or ins[1].dtype not in NATIVE:
         return None
@@ -45,7 +45,7 @@ def mask_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("SequenceReverse", "SequenceLast")
-def end_cpu(op, ins, outs, attrs):
+def end_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     given, last = attrs["use_sequence_length"], op.name == "SequenceLast"
     if given and ins[1].dtype not in NATIVE:
         return None
@@ -67,7 +67,7 @@ def _on_cuda(function, element, ins, y, kind, inner, sizes, *more) -> Native:
 
 
 @on_cuda("SequenceMask")
-def mask_cuda(op, ins, outs, attrs):
+def mask_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x = ins[0]
     if not attrs["use_sequence_length"] or ins[1].dtype not in NUMERIC:
         return None
@@ -78,7 +78,7 @@ def mask_cuda(op, ins, outs, attrs):
 
 
 @on_cuda("SequenceReverse", "SequenceLast")
-def end_cuda(op, ins, outs, attrs):
+def end_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, of = ins[0], _sequences(ins[0], attrs)
     if not attrs["use_sequence_length"] or ins[1].dtype not in NUMERIC:
         return None

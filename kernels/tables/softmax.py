@@ -8,7 +8,7 @@ from typing import NamedTuple
 from .. import cuda
 from ..cpu.layout import cost
 from ..native import Native
-from ..record import FLOATS, NATIVE, Type
+from ..record import FLOATS, NATIVE, Attrs, Operator, Type, Types
 from ..shapes import Lines, lines
 from . import on_cpu, on_cuda
 
@@ -65,24 +65,24 @@ def _on_cpu(function: str, call: Call | None, ins, outs) -> Native | None:
 
 
 @on_cpu("softmax", "softmin", "log_softmax")
-def softmax_cpu(op, ins, outs, attrs):
+def softmax_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _on_cpu("plk_softmax_run", _call(op, ins, attrs), ins, outs)
 
 
 @on_cpu("SoftmaxActivation")
-def softmax_activation_cpu(op, ins, outs, attrs):
+def softmax_activation_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _on_cpu("plk_softmax_run", _activation_call(op, ins[0], attrs), ins, outs)
 
 
 @on_cpu("SoftmaxOutput")
-def softmax_output_cpu(op, ins, outs, attrs):
+def softmax_output_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     call = Call(_classes(op, ins[0].shape, attrs))
     whole = attrs["multi_output"] or attrs["preserve_shape"]
     return _on_cpu("plk_softmax_output", call, ins if whole else ins[:1], outs)
 
 
 @on_cpu("_softmax_grad", "_log_softmax_grad")
-def softmax_grad_cpu(op, ins, outs, attrs):
+def softmax_grad_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     if not ins[0].shape or ins[1].dtype != "float32":
         return None
     call = Call(lines(op.name, ins[0].shape, attrs["axis"]), op.name == "_log_softmax_grad")
@@ -119,23 +119,23 @@ def _on_cuda(call: Call | None, x: Type, y: Type, to: int = 1) -> Native | None:
 
 
 @on_cuda("softmax", "softmin", "log_softmax")
-def softmax_cuda(op, ins, outs, attrs):
+def softmax_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     call = _call(op, ins, attrs)
     return _on_cuda(call, ins[0], outs[0], 2 if call and call.lengths else 1)
 
 
 @on_cuda("SoftmaxActivation")
-def softmax_activation_cuda(op, ins, outs, attrs):
+def softmax_activation_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _on_cuda(_activation_call(op, ins[0], attrs), ins[0], outs[0])
 
 
 @on_cuda("SoftmaxOutput")
-def softmax_output_cuda(op, ins, outs, attrs):
+def softmax_output_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _on_cuda(Call(_classes(op, ins[0].shape, attrs)), ins[0], outs[0], 2)
 
 
 @on_cuda("_softmax_grad", "_log_softmax_grad")
-def softmax_grad_cuda(op, ins, outs, attrs):
+def softmax_grad_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     dy, dx = ins[0], outs[0]
     shape = dy.shape
     if dy.dtype not in FLOATS or ins[1] != dy or dx.dtype not in FLOATS or not shape or 0 in shape:
@@ -147,7 +147,7 @@ def softmax_grad_cuda(op, ins, outs, attrs):
 
 
 @on_cuda("_softmax_output_grad")
-def softmax_output_grad_cuda(op, ins, outs, attrs):
+def softmax_output_grad_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     y, label = ins
     if y.dtype not in FLOATS or label.dtype not in NATIVE or label.shape == y.shape or 0 in y.shape:
         return None

@@ -8,7 +8,7 @@ from ...engine import lib
 from .. import cuda
 from ..cpu.layout import code, cost, nbytes
 from ..native import Native
-from ..record import HALVES, NATIVE, NUMERIC
+from ..record import HALVES, NATIVE, NUMERIC, Attrs, Operator, Types
 from ..shapes import lines
 from . import on_cpu, on_cuda
 
@@ -25,7 +25,7 @@ def _wanted(op, attrs) -> tuple[tuple[int, int, int], str]:
 
 
 @on_cpu("sort", "argsort", "topk")
-def sort_cpu(op, ins, outs, attrs):
+def sort_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, (give, index_dtype) = ins[0], _wanted(op, attrs)
     if x.dtype not in NATIVE or give[1] and index_dtype not in INDEX_DTYPES:
         return None
@@ -43,7 +43,7 @@ def sort_cpu(op, ins, outs, attrs):
 
 
 @on_cuda("sort", "argsort", "topk")
-def sort_cuda(op, ins, outs, attrs):
+def sort_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, ((values, indices, mask), index_dtype) = ins[0], _wanted(op, attrs)
     if x.dtype not in NUMERIC or indices and index_dtype not in (*INDEX_DTYPES, *HALVES):
         return None

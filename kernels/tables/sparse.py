@@ -6,12 +6,12 @@ from math import prod
 
 from ..cpu.layout import ITEM_BYTES, cost
 from ..native import Native
-from ..record import NATIVE_FLOATS
+from ..record import NATIVE_FLOATS, Attrs, Operator, Types
 from . import on_cpu
 
 
 @on_cpu("_csr_dot")
-def csr_dot_cpu(op, ins, outs, attrs):
+def csr_dot_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     data, indptr, indices, x = ins
     y = outs[0]
     if data.dtype not in NATIVE_FLOATS or (indptr.dtype, indices.dtype) != ("int64",) * 2:
@@ -30,7 +30,7 @@ def csr_dot_cpu(op, ins, outs, attrs):
 
 
 @on_cpu("_assign_rows")
-def assign_rows_cpu(op, ins, outs, attrs):
+def assign_rows_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     data, rows, indices = ins
     if indices.dtype != "int64" or prod(data.shape) == 0:
         return None

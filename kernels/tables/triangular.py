@@ -6,6 +6,7 @@ from math import prod
 
 from ..cpu.layout import cost
 from ..native import Native
+from ..record import Attrs, Operator, Types
 from ..spec import ITEM_BYTES
 from . import on_cpu
 
@@ -32,19 +33,19 @@ def _kernel(name, ins, outs, columns, transpose=False, rightside=False, lower=Tr
 
 
 @on_cpu("_linalg_potrf")
-def potrf_cpu(op, ins, outs, attrs):
+def potrf_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     found = _kernel("potrf", ins, outs, ins[0].shape[-1])
     return found and found._replace(can_fail=True)
 
 
 @on_cpu("_linalg_trsm", "_linalg_trmm")
-def triangular_cpu(op, ins, outs, attrs):
+def triangular_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     columns = ins[1].shape[-2 if attrs["rightside"] else -1]
     return _kernel(op.name.removeprefix("_linalg_"), ins, outs, columns, **attrs)
 
 
 @on_cpu("_linalg_triangle")
-def triangle_cpu(op, ins, outs, attrs):
+def triangle_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     *lead, rows, columns = ins[0].shape
     fields = {
         "n_batch": prod(lead),

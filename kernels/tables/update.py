@@ -8,11 +8,11 @@ from ...engine import lib
 from .. import cuda
 from ..cpu.layout import code, cost
 from ..native import Native
-from ..record import HALVES, NATIVE_FLOATS, REGISTRY
+from ..record import HALVES, NATIVE_FLOATS, REGISTRY, Attrs, Operator, Types
 from ..update_loops import RULES, Update, loop_name, rule_name, scalars_of, update_of
 from . import on_cpu, on_cuda
 
-LAMB = ("lamb_update_phase1", "lamb_again")
+LAMB = ("lamb_update_phase1", "lamb_rematerialized")
 BOUNDS = ("lower_bound", "upper_bound")
 # of update.cu: rule -> (its struct, the parameters that are its members)
 STRUCTS = {
@@ -108,7 +108,7 @@ def _steps(ins) -> int:
 
 
 @on_cpu(*_of(RULES.keys() - {"lamb_update_phase2"}))
-def update_cpu(op, ins, outs, attrs):
+def update_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     fields = _fields(update_of(op, ins, outs, attrs), ins, outs, attrs)
     if fields is None:
         return None
@@ -124,7 +124,7 @@ def _lamb(numbers, direction: dict, step: str) -> tuple[str, dict]:
 
 
 @on_cpu("_multi_lamb_update", "_multi_mp_lamb_update")
-def multi_lamb_cpu(op, ins, outs, attrs):
+def multi_lamb_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     call = update_of(op, ins, outs, attrs, LAMB[0])
     direction = _fields(call, ins, outs, attrs)
     if direction is None or ins[0].dtype == "float64":
@@ -140,7 +140,7 @@ def _lamb_step(op, ins) -> tuple[bool, bool]:
 
 
 @on_cpu("lamb_update_phase2", "mp_lamb_update_phase2")
-def lamb_step_cpu(op, ins, outs, attrs):
+def lamb_step_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     wide, serves = _lamb_step(op, ins)
     if not serves:
         return None
@@ -164,7 +164,7 @@ def _rule(name: str):
 
 
 @on_cuda(*_of(STRUCTS.keys() - {LAMB[0]}))
-def update_cuda(op, ins, outs, attrs):
+def update_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     call = update_of(op, ins, outs, attrs)
     if not _usable(call, ins) or not _are(outs, ins[0].dtype):
         return None
@@ -172,7 +172,7 @@ def update_cuda(op, ins, outs, attrs):
 
 
 @on_cuda("lamb_update_phase1")
-def lamb_direction_cuda(op, ins, outs, attrs):
+def lamb_direction_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     dtype, numbers = outs[0].dtype, scalars_of(op, attrs)
     if dtype not in NATIVE_FLOATS or not _are(ins, dtype):
         return None
@@ -182,7 +182,7 @@ def lamb_direction_cuda(op, ins, outs, attrs):
 
 
 @on_cuda("lamb_update_phase2", "mp_lamb_update_phase2")
-def lamb_step_cuda(op, ins, outs, attrs):
+def lamb_step_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     wide, serves = _lamb_step(op, ins)
     if not serves or outs[0].dtype != ins[0].dtype:
         return None
@@ -190,7 +190,7 @@ def lamb_step_cuda(op, ins, outs, attrs):
 
 
 @on_cuda("_multi_lamb_update")
-def multi_lamb_cuda(op, ins, outs, attrs):
+def multi_lamb_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     if not _are((*ins, *outs), "float32"):
         return None
     given = (_rule(LAMB[0]), scalars_of(op, attrs), attrs["bias_correction"])
@@ -198,10 +198,10 @@ def multi_lamb_cuda(op, ins, outs, attrs):
 
 
 @on_cuda("multi_sum_sq")
-def multi_sum_sq_cuda(op, ins, outs, attrs):
+def multi_sum_sq_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return cuda.update_plan.sums_of_squares(ins)
 
 
 @on_cuda("all_finite", "multi_all_finite")
-def all_finite_cuda(op, ins, outs, attrs):
+def all_finite_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return cuda.update_plan.all_finite(ins)

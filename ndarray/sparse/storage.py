@@ -24,7 +24,8 @@ from ..ndarray import NDArray, Scope, state
 from ..tape import TapeNode, entries_of, next_seq, shadow
 
 DENSE = "default"
-# gradients use broadcasting operators even if the shapes are known to be equal
+# Gradients use broadcasting operators even if the shapes are known to be equal; for these the
+# kernels of the others take more storage types
 EQUAL_SHAPES = {f"broadcast_{n}": f"elemwise_{n}" for n in ("add", "sub", "mul")}
 
 
@@ -55,6 +56,7 @@ class Kernel(NamedTuple):
     grad: Callable | None = None
 
 
+# By operator name, as every table of kernels (kernels/native.py): records know of no arrays
 TABLE: dict[str, Kernel] = {}
 
 

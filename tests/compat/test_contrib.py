@@ -1,7 +1,5 @@
 """mx.contrib: the first autograd, TensorBoard callback, loaders as iterators, namespaces."""
 
-import importlib
-import importlib.util
 from types import SimpleNamespace
 
 import numpy as np
@@ -64,9 +62,6 @@ def test_tensorboard_callback(monkeypatch):
     assert rows == [("accuracy", 1.0, 3), ("train-accuracy", 1.0, 3)]
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("plait.data.io") is None, reason="mx.io is not there yet"
-)
 def test_loader_as_iterator():
     data = mx.gluon.data.ArrayDataset(
         np.arange(10, dtype="float64").reshape(5, 2), np.arange(5, dtype="float32")

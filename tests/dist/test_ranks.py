@@ -34,6 +34,25 @@ def test_training_on_ranks_gives_the_weights_of_one_process(model, n_ranks, tmp_
         np.testing.assert_allclose(shared[name], alone[name], rtol=1e-6, atol=1e-6 * scale)
 
 
+def test_what_all_ranks_write_to_a_weight_between_steps_stays_as_in_one_process():
+    out = launched.succeed(
+        2,
+        START + "from plait import autograd, gluon\n"
+        "p = gluon.Parameter('w', shape=(2,), init='ones')\n"
+        "p.initialize()\n"
+        "trainer = gluon.Trainer([p], 'sgd', {'learning_rate': 0.125}, kvstore='dist_sync')\n"
+        "for _ in range(2):\n"
+        "    with autograd.record(): loss = (p.data() * (world.rank + 1)).sum()\n"
+        "    loss.backward()\n"
+        "    trainer.step(1)\n"
+        "    p.data()[:] = p.data() * 2\n"  # 1 - 0.375 = 0.625, 1.25 - 0.375 = 0.875
+        "assert p.data().asnumpy().tolist() == [1.75, 1.75]\n"
+        "assert p.grad().asnumpy().tolist() == [world.rank + 1] * 2  # its own\n"
+        "print('same')",
+    )
+    assert out.count("same") == 2
+
+
 def test_ranks_that_run_other_operations_are_told_so():
     status, out = launched.run(
         2,
@@ -44,6 +63,25 @@ def test_ranks_that_run_other_operations_are_told_so():
     assert "ranks do not run the same operations" in out
     assert "all_reduce sum float32 (2, 3) weights" in out
     assert "all_reduce sum float32 (3, 3) weights" in out
+
+
+def test_a_rank_whose_queue_is_full_for_a_while_counts_its_collectives_like_the_others():
+    out = launched.succeed(
+        2,
+        START + "from plait.dist import group\n"
+        "class Full:\n"
+        "    calls = 0\n"
+        "    def __getattr__(self, name): return getattr(core, name)\n"
+        "    def pl_schedule_push(self, *arguments):\n"
+        "        self.calls += 1\n"
+        "        return core.PL_AGAIN if self.calls < 3 else core.pl_schedule_push(*arguments)\n"
+        "core = group.lib\n"
+        "if world.rank == 1: group.lib = Full()\n"
+        "sums = [dist.all_reduce(nd.ones((2,)) * i) for i in range(3)]\n"
+        "print('sums', [s.asnumpy().tolist() for s in sums])",
+        PLAIT_COMM_TIMEOUT="10",
+    )
+    assert out.count("sums [[0.0, 0.0], [2.0, 2.0], [4.0, 4.0]]") == 2
 
 
 def test_unequal_numbers_of_batches_end_in_an_error_that_names_the_rank():

@@ -83,13 +83,18 @@ def test_all_reduce(ranks, n, in_place):
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_bucket(ranks):
+@pytest.mark.parametrize("in_place", [True, False])
+def test_bucket(ranks, in_place):
     sizes = (3, 0, 70_000, 11)
     x = values(sum(sizes), ranks)
     ends = np.cumsum(sizes)[:-1]
     arrays = [[part.copy() for part in np.split(v, ends)] for v in x]
-    run([schedules.bucket(sizes, ranks, r, 4) for r in range(ranks)], arrays)
-    check_sum([np.concatenate(a) for a in arrays], np.sum(x, 0, dtype=np.float64))
+    results = arrays if in_place else [[np.zeros_like(part) for part in a] for a in arrays]
+    all_arrays = arrays if in_place else [a + r for a, r in zip(arrays, results)]
+    run([schedules.bucket(sizes, ranks, r, 4, in_place) for r in range(ranks)], all_arrays)
+    check_sum([np.concatenate(r) for r in results], np.sum(x, 0, dtype=np.float64))
+    if not in_place:
+        assert all(np.array_equal(np.concatenate(a), v) for a, v in zip(arrays, x))
 
 
 @pytest.mark.parametrize("ranks", RANKS)

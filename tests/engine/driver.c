@@ -1,6 +1,6 @@
 /* The engine without Python: random programs against a sequential oracle, every path of failure, fork, speed.
  *
- *   driver [random|control|early|flight|rules|memory|regions|beats|bench|all] [number of random programs] [first seed]
+ *   driver [random|control|claims|flight|rules|memory|regions|beats|bench|all] [number of random programs] [first seed]
  * Built and run by sanitize.sh beside this file, under each sanitizer; exits with 1 at the first surprise. */
 #include "driver.h"
 #include "engine/core/profiler.h"
@@ -210,6 +210,20 @@ uintptr_t double_array(double value)
     return a;
 }
 
+uintptr_t array_of(uint64_t value)
+{
+    uintptr_t a = pl_array_new(sizeof value);
+    CHECK(a);
+    *(uint64_t *)pl_array_data(a) = value;
+    return a;
+}
+
+void nothing_is_left(void)
+{
+    report_all();
+    CHECK(pl_engine_pending() == 0 && atomic_load(&pl_engine.n_blocked) == 0 && !pl_engine.releasing);
+}
+
 double double_value(uintptr_t a)
 {
     CHECK(wait_read(a) == PL_OK);
@@ -256,7 +270,7 @@ int main(int argc, char **argv)
     bool all = strcmp(what, "all") == 0;
     if (all || strcmp(what, "rules") == 0) {
         rules();
-        early_rules();
+        claims_rules();
         flight_rules();
     }
     if (all || strcmp(what, "memory") == 0)
@@ -271,10 +285,10 @@ int main(int argc, char **argv)
             random_control((uint64_t)(seed + i));
         printf("control: %d programs equal the oracle\n", n_programs);
     }
-    if (all || strcmp(what, "early") == 0) {
+    if (all || strcmp(what, "claims") == 0) {
         for (int i = 0; i < n_programs; i++)
-            random_early((uint64_t)(seed + i));
-        printf("early: %d programs equal the oracle\n", n_programs);
+            random_claims((uint64_t)(seed + i));
+        printf("claims: %d programs equal the oracle\n", n_programs);
     }
     if (all || strcmp(what, "flight") == 0) {
         for (int i = 0; i < n_programs; i++)

@@ -22,6 +22,8 @@ extern const size_t one_double[];
 uintptr_t plan_of(pl_kernel kernel, int n_in, int n_scalars, int flags);
 uintptr_t double_array(double value);
 double double_value(uintptr_t array);             /* waits for it */
+uintptr_t array_of(uint64_t value);
+void nothing_is_left(void);                      /* no op is pending, no thread is blocked */
 
 /* rules.c */
 void rules(void);
@@ -33,13 +35,17 @@ void memory_failures(void);
 /* programs.c */
 void random_control(uint64_t seed);
 
-/* early.c */
-void early_rules(void);
-void random_early(uint64_t seed);
+/* claims.c */
+void claims_rules(void);
+
+/* claims_random.c */
+void random_claims(uint64_t seed);
 
 /* flight.c */
 void flight_rules(void);
 bool flight_memory(void);                     /* true when nothing failed */
+
+/* flight_random.c */
 void random_flight(uint64_t seed);
 
 /* regions.c */

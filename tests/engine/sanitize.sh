@@ -25,7 +25,7 @@ build_driver address -O1 -fopenmp -fsanitize=address,undefined -fno-sanitize-rec
 "$build/address" memory
 "$build/address" random "$programs"
 "$build/address" control "$((programs / 5))"
-"$build/address" early "$programs"
+"$build/address" claims "$programs"
 "$build/address" flight "$((programs / 5))"
 "$build/address" regions
 "$build/address" beats
@@ -33,7 +33,7 @@ build_driver thread -O1 -fsanitize=thread -DPL_PLAIN_MALLOC
 TSAN_OPTIONS=halt_on_error=1 "$build/thread" rules
 TSAN_OPTIONS=halt_on_error=1 "$build/thread" random "$programs"
 TSAN_OPTIONS=halt_on_error=1 "$build/thread" control "$((programs / 5))"
-TSAN_OPTIONS=halt_on_error=1 "$build/thread" early "$programs"
+TSAN_OPTIONS=halt_on_error=1 "$build/thread" claims "$programs"
 TSAN_OPTIONS=halt_on_error=1 "$build/thread" flight "$((programs / 5))"
 TSAN_OPTIONS=halt_on_error=1 "$build/thread" regions
 TSAN_OPTIONS=halt_on_error=1 "$build/thread" beats

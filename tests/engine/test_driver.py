@@ -55,7 +55,7 @@ def driver(tmp_path_factory):
         ["beats"],
         ["random", "500", "20000"],
         ["control", "100", "20000"],
-        ["early", "500", "20000"],
+        ["claims", "500", "20000"],
         ["flight", "300", "20000"],
     ],
     ids=lambda part: part[0],

@@ -14,7 +14,7 @@ import numpy as np
 import plait as mx
 import samples
 from plait.engine import cpu, lib
-from plait.engine.error import DynamicShape
+from plait.engine.error import DynamicShape, OutOfMemory
 from plait.kernels.plan import infer
 from plait.kernels.record import DTYPES, FLOATS, REGISTRY, Operator, lookup, mutated_inputs
 from plait.kernels.reference import run_reference, store
@@ -271,7 +271,10 @@ def whole(x: np.ndarray) -> np.ndarray:
 
 
 def numpy_of(made) -> list[np.ndarray]:
-    return [a.asnumpy() for a in (made if isinstance(made, list) else [made])]
+    try:
+        return [a.asnumpy() for a in (made if isinstance(made, list) else [made])]
+    except MemoryError as error:  # of NumPy's copy
+        raise OutOfMemory(str(error)) from error
 
 
 def attempt(way) -> tuple[Any, mx.MXNetError | None]:

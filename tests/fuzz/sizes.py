@@ -62,7 +62,11 @@ class Sample:
         if not moved or self.op.is_random(attrs):
             return
         arrays = call.inputs()
-        values = [wider(a.asnumpy(), a._spec.dtype) for a in arrays]
+        values = [
+            # places keep their dtype, in which bins are rounded
+            wider(a.asnumpy(), a._spec.dtype) if kept else a.asnumpy()
+            for a, kept in zip(arrays, smooth)
+        ]
         rng = np.random.default_rng(self.seed)
         u = {i: self._direction(rng, i, values[i].shape) for i in moved}
         heads: list[np.ndarray | None] = []

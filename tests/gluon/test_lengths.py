@@ -21,7 +21,9 @@ from plait.ndarray import cached
 N_LENGTHS = 200
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/smaps_rollup"), reason="Linux tells memory")
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/smaps_rollup"), reason="needs /proc/self/smaps_rollup"
+)
 @pytest.mark.parametrize(
     "kind, mode, n_programs, max_kb",
     # a program takes about 20 KB, its typed graph included

@@ -21,7 +21,7 @@ from plait.graph.graph import (
 )
 from plait.graph.passes import optimize
 from plait.graph.passes.algebra import algebra
-from plait.graph.passes.cse import common
+from plait.graph.passes.cse import cse
 from plait.graph.passes.dead_code import extract, live
 from plait.graph.passes.fold import LIMIT_BYTES, fold
 from plait.graph.passes.gradient import gradient
@@ -44,7 +44,7 @@ def x_(name="x", shape=(2, 3), dtype="float32"):
 # ---- every pass keeps the results ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("each", [algebra, common])
+@pytest.mark.parametrize("each", [algebra, cse])
 @check
 @given(dags.graphs(), st.integers(0, 99), st.booleans())
 def test_a_pass_keeps_every_bit(each, graph, seed, special):
@@ -118,9 +118,9 @@ def test_one_known_output_of_a_node_is_not_computed_into():
 # ---- common subexpressions -----------------------------------------------------------------------
 
 
-def test_common_merges_equal_nodes_only():
+def test_cse_merges_equal_nodes_only():
     x = x_()
-    made = common(
+    made = cse(
         [
             F.tanh(F._mul_scalar(x, scalar=2)),
             F.tanh(F._mul_scalar(x, scalar=2)),
@@ -133,18 +133,16 @@ def test_common_merges_equal_nodes_only():
 
 def test_cse_distinguishes_signed_zeros():
     x = x_()
-    made = common([F._plus_scalar(x, scalar=0.0), F._plus_scalar(x, scalar=-0.0)])
+    made = cse([F._plus_scalar(x, scalar=0.0), F._plus_scalar(x, scalar=-0.0)])
     assert made[0] != made[1]
 
 
-def test_common_never_merges_random_draws():
+def test_cse_never_merges_random_draws():
     x = x_()
-    made = common(
-        [F.Dropout(x, p=0.5), F.Dropout(x, p=0.5), F.Dropout(x, p=0.0), F.Dropout(x, p=0.0)]
-    )
+    made = cse([F.Dropout(x, p=0.5), F.Dropout(x, p=0.5), F.Dropout(x, p=0.0), F.Dropout(x, p=0.0)])
     assert made[0] != made[1]
     assert made[2] == made[3]
-    made = common([F._random_uniform(shape=(2,)), F._random_uniform(shape=(2,))])
+    made = cse([F._random_uniform(shape=(2,)), F._random_uniform(shape=(2,))])
     assert made[0] != made[1]
 
 

@@ -204,3 +204,11 @@ def test_samples_of_turned_regions_are_bounded_whatever_the_regions_say():
         tracemalloc.stop()
     np.testing.assert_allclose(y[0], 3, rtol=1e-6)
     assert (y[1] >= 0).all() and (y[1] <= 3).all() and peak < 1 << 30
+
+
+@pytest.mark.parametrize("name", ["_all_reduce", "_all_gather", "_reduce_scatter", "_all_to_all"])
+def test_a_rank_is_one_of_the_group(name):
+    for rank in (-1, 2):
+        with pytest.raises(mx.MXNetError, match="rank must be of 0 to 1"):
+            op = REGISTRY[name]
+            infer(op, op.parse({"ranks": (3, 5), "rank": rank}), [Type((2, 3), "float32")])

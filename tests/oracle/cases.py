@@ -171,7 +171,7 @@ def cases_of(op: Operator, name: str, seed: int, count: int) -> list[dict[str, A
         s = chance.choice(own)
         shapes, attrs = vary(chance, op, s)
         try:
-            op.parse(given_attrs(op, attrs))
+            op.outputs(op.parse(given_attrs(op, attrs)))
         except Exception:
             continue
         dtype = "float32" if chance.random() < 0.8 else chance.choice(DTYPES)

@@ -227,6 +227,12 @@ def few(call, d) -> bool:
     return d.wrong.mean() <= 0.1
 
 
+def opposite(call, d) -> bool:
+    """Ours are MXNet's with the other sign."""
+    a, b = _elements(call, d)
+    return bool(np.allclose(a, -b, rtol=1e-3))
+
+
 def at_nan(call, d) -> bool:
     """Elementwise: the first input is NaN wherever the results differ."""
     x = call.arrays[0]

@@ -24,9 +24,10 @@ from .namespaces import Namespaces, NotAllowed
 
 HERE = Path(__file__).parent
 PORT = 29617
+END_S = 20.0  # for a job to end, when it is asked to
 KINDS = ("alone", "distributed", "communication")
-HEAD = "| link | workload | | alone ms | distributed ms | (median) | communication ms | hidden |"
-HEAD += " efficiency | processor ms | per MB |"
+HEAD = "| link | workload | | alone ms | (median) | distributed ms | (median) | communication ms |"
+HEAD += " (median) | hidden | efficiency | processor ms | per MB |"
 Job = list[tuple[list[str], dict[str, str]]]  # commands that run together, with their variables
 
 
@@ -40,7 +41,8 @@ def plait_job(workload: str, seconds: float, machines: Namespaces | None, folder
     if machines:
         words = [*machines.within(0), *words, *machines.launch_options(folder)]
     script = str(HERE / "dist_with_plait.py")
-    return [([*words, "--", sys.executable, "-W", "ignore", script, workload, str(seconds)], {})]
+    slow = {"PLAIT_COMM_TIMEOUT": "600"}  # all gradients of a large model at 100 Mbit/s
+    return [([*words, "--", sys.executable, "-W", "ignore", script, workload, str(seconds)], slow)]
 
 
 def torch_job(python: str, workload: str, seconds: float, machines: Namespaces | None) -> Job:
@@ -78,8 +80,16 @@ def run(job: Job, timeout_s: float) -> dict:
     ]
     try:
         ends = [process.communicate(timeout=timeout_s) for process in started]
+    except subprocess.TimeoutExpired as error:
+        raise MXNetError(
+            f"bench: a job took more than {timeout_s:g} s\n  fix: --timeout"
+        ) from error
     finally:
+        for process in started:  # the launcher ends its ranks
+            process.terminate()
         for process in started:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(END_S)
             process.kill()
     if any(process.returncode for process in started):
         raise MXNetError("bench: a job failed:\n" + "\n".join(err for _, err in ends))
@@ -106,15 +116,21 @@ def row(link: str, workload: str, name: str, results: list[dict]) -> dict:
 
 
 def shown(r: dict) -> str:
-    ms = r["ms"]
-    cells = [r["link"], r["workload"], r["framework"], f"{ms['alone']:.0f}"]
-    cells += [f"{ms['distributed']:.0f}", f"{r['median_ms']['distributed']:.0f}"]
-    cells += [f"{ms['communication']:.0f}", f"{r['hidden']:.0%}", f"{r['efficiency']:.0%}"]
-    return (
-        "| "
-        + " | ".join([*cells, f"{r['processor_ms']:.0f}", f"{r['processor_ms_per_mb']:.2f}"])
-        + " |"
-    )
+    cells = [r["link"], r["workload"], r["framework"]]
+    for kind in KINDS:
+        cells += [f"{r['ms'][kind]:.0f}", f"{r['median_ms'][kind]:.0f}"]
+    cells += [f"{r['hidden']:.0%}", f"{r['efficiency']:.0%}"]
+    cells += [f"{r['processor_ms']:.0f}", f"{r['processor_ms_per_mb']:.2f}"]
+    return "| " + " | ".join(cells) + " |"
+
+
+def compared(found: dict[str, list[dict]]) -> str:
+    """How much faster plait is: each of its jobs with the one of DDP that followed it."""
+    ratios = [
+        min(theirs["times"]["distributed"]) / min(ours["times"]["distributed"])
+        for ours, theirs in zip(found["plait"], found["DDP"])
+    ]
+    return f"DDP takes {statistics.median(ratios):.2f} times as long ({min(ratios):.2f} at least)"
 
 
 def main(argv: list[str]) -> int:
@@ -125,12 +141,12 @@ def main(argv: list[str]) -> int:
     add("--only", action="append", choices=list(WORKLOADS), help="a workload; repeat for more")
     add("--mbit", type=int, nargs="*", default=[0, 1000, 100], help="links; 0: this machine's own")
     add("--rounds", type=int, default=3, help="jobs of each framework")
-    add("--seconds", type=float, default=10, help="of a job's measurement, at least 3 turns")
+    add("--seconds", type=float, default=10, help="of a job's measurement, at least one turn")
     add("--timeout", type=float, default=900, metavar="S", help="of a job")
     add("--json", metavar="FILE", help="writes the rows to a file")
     args = parser.parse_args(argv)
     rows: list[dict] = []
-    print(HEAD + "\n" + "|---|---|---|" + "---:|" * 8)
+    print(HEAD + "\n" + "|---|---|---|" + "---:|" * 10, flush=True)
     for mbit in args.mbit:
         link = f"{mbit} Mbit/s" if mbit else "this machine"
         with contextlib.ExitStack() as stack:
@@ -155,6 +171,8 @@ def main(argv: list[str]) -> int:
                     if results:
                         rows.append(row(link, workload, name, results))
                         print(shown(rows[-1]), flush=True)
+                if found["DDP"]:
+                    print(f"| {link} | {workload} | {compared(found)} |", flush=True)
     if args.json:
         files.write(args.json, json.dumps(rows, indent=1).encode())
     return 0

@@ -27,22 +27,28 @@ def measure(
     """Rank 0 prints a line of JSON: lists of seconds and processor seconds of each kind of step.
 
     align: waits until all ranks are here and nothing runs; agreed: rank 0's value, on all ranks;
-    steps: by kind. Kinds take turns, since the machine's speed drifts.
+    steps: by kind. Kinds take turns, since the machine's speed drifts. One turn warms up, or two
+    short ones; those that begin within `seconds` count, at least one.
     """
     times: dict[str, list[float]] = {kind: [] for kind in steps}
     processor: dict[str, list[float]] = {kind: [] for kind in steps}
-    for warm in (True, True, False):
-        end = time.perf_counter() + seconds
-        n = 0
-        while n < (1 if warm else 3) or (not warm and agreed(end - time.perf_counter()) > 0):
-            n += 1
-            for kind, step in steps.items():
-                align()
-                start, busy = time.perf_counter(), time.process_time()
-                step()
-                took = time.perf_counter() - start
-                if not warm:
-                    times[kind].append(took)
-                    processor[kind].append(time.process_time() - busy)
+
+    def turn() -> None:
+        for kind, step in steps.items():
+            align()
+            start, busy = time.perf_counter(), time.process_time()
+            step()
+            times[kind].append(time.perf_counter() - start)
+            processor[kind].append(time.process_time() - busy)
+
+    begin = time.perf_counter()
+    turn()
+    if agreed(begin + seconds / 2 - time.perf_counter()) > 0:
+        turn()
+    for some in (*times.values(), *processor.values()):
+        some.clear()
+    end = time.perf_counter() + seconds
+    while not times["alone"] or agreed(end - time.perf_counter()) > 0:
+        turn()
     if rank == 0:
         print(json.dumps({"mb": megabytes, "times": times, "processor": processor}), flush=True)

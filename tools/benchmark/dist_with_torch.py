@@ -73,9 +73,9 @@ def main(name: str, seconds: float, rank: int, address: str) -> None:
                 work.wait()
 
     def agreed(value: float) -> float:
-        told = torch.tensor([value])
-        dist.broadcast(told, 0)
-        return float(told)
+        shared = torch.tensor([value])
+        dist.broadcast(shared, 0)
+        return float(shared)
 
     steps = {
         "alone": lambda: step(net),

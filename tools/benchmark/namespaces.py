@@ -13,10 +13,12 @@ from typing import Self
 from .. import mpiexec
 
 _count = itertools.count()
+# what ip says where this process or this kernel may not make them; all else is a fault of ours
+REFUSALS = ("not permitted", "Permission denied", "not supported", "Unknown device type")
 
 
 class NotAllowed(Exception):
-    """Namespaces cannot be made here; says why."""
+    """This machine does not let us make namespaces; says why."""
 
 
 class Namespaces:
@@ -44,8 +46,11 @@ class Namespaces:
                 self.ip("-n", name, "link", "set", "lo", "up")
         except subprocess.CalledProcessError as error:
             self.__exit__()
-            said = error.stderr.strip()
-            raise NotAllowed(f"network namespaces are not allowed here: {said}") from error
+            message = error.stderr.strip()
+            if not any(text in message for text in REFUSALS):
+                error.add_note(message)
+                raise
+            raise NotAllowed(f"network namespaces are not allowed here: {message}") from error
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -112,7 +112,7 @@ class GradientCompression(Stateful):
             sent = residual.astype("float16")
             residual -= sent.astype("float32")
             return sent
-        codes = self.room(gradient.shape)
+        codes = self.buffer(gradient.shape)
 
         def pack():
             flat = residual._memory().reshape(-1)
@@ -122,8 +122,8 @@ class GradientCompression(Stateful):
         push(pack, [gradient, residual], [residual, codes], lane="comm", priority=priority)
         return codes
 
-    def room(self, shape: tuple[int, ...]) -> NDArray:
-        """An array for what `encoded` gives for a gradient."""
+    def buffer(self, shape: tuple[int, ...]) -> NDArray:
+        """An array of the shape and dtype that `encoded` gives for a gradient."""
         if self.kind == "fp16":
             return empty(shape, dtype="float16")
         return empty((-(-math.prod(shape) // WORD),), dtype="int32")

@@ -3,14 +3,17 @@ summed over all processes, and every process makes the same update."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...dist import Group, all_gather, all_reduce, barrier, broadcast, init
 from ...dist.schedules import SLICE_BYTES
 from ...engine import cpu
 from ...ndarray import NDArray
+from ...ndarray.autograd import pause
 from ...ndarray.creation import array, zeros
 from ...ndarray.functions import add_n
+from ...ndarray.launch import copy_into
 from ...ndarray.sparse import row_sparse_array
 from .base import STORES
 from .comm import total
@@ -55,17 +58,27 @@ class DistStore(KVStore):
             mine = stored if self.rank == 0 else stored[0:0]
             self._stored[key] = self._sum_rows(key, mine)
 
+    def share(self, key: Any, weights: Sequence[NDArray]) -> None:
+        stored = self._stored.get(key)
+        if stored is None or len(weights) > 1 or stored is weights[0]:
+            return
+        if stored.stype == weights[0].stype == "default":
+            with pause():
+                copy_into(stored, weights[0])
+            self._stored[key] = weights[0]
+
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
-        """What travels between processes is compressed: {"type": "2bit", "threshold": 0.5}, a
-        sixteenth of the bytes, or {"type": "fp16"}, a half. float32 gradients only; rows of sparse
-        ones travel as they are."""
+        """Gradients are sent compressed: {"type": "2bit", "threshold": 0.5} takes a sixteenth of
+        the bytes, {"type": "fp16"} half. float32 gradients only; rows of sparse gradients are not
+        compressed."""
         self._compression = GradientCompression(compression_params, ("2bit", "fp16"))
 
     def _sum(self, key, arrays, priority: int) -> NDArray:
         return total(arrays, arrays[0].context)  # compressed later: the sum over this process
 
     def _over_processes(self, sums: list[tuple], firsts: dict) -> list[tuple]:
-        """Small ones travel together, in the order in which they are pushed."""
+        """Sums over processes. Small arrays share one message, in the order in which they are
+        pushed."""
         if self._compression is not None:
             return [(key, self._compressed(key, merged, firsts[key])) for key, merged in sums]
         if self._group.size == 1:
@@ -97,8 +110,7 @@ class DistStore(KVStore):
         return self._turns.setdefault(key, len(self._turns))
 
     def _compressed(self, key, merged: NDArray, priority: int) -> NDArray:
-        """The sum over processes of what arrives of their gradients: that of float16 values is made
-        in float16."""
+        """The sum over processes of compressed gradients; float16 values are added in float16."""
         if merged.stype != "default":
             return self._sum_rows(key, merged) if self._group.size > 1 else merged
         compression, group, number = self._compression, self._group, self._number((key,))
@@ -128,8 +140,8 @@ class DistStore(KVStore):
         )
 
     def _sum_rows(self, key, merged: NDArray) -> NDArray:
-        """The sum of row_sparse values. Each process has other rows: their numbers are exchanged
-        first, which waits."""
+        """The sum of row_sparse values. Each process may have other rows, so the row numbers are
+        gathered first, which waits."""
         group, shape = self._group, merged.shape
         data, rows = merged._parts
         counts = all_gather(array([rows.shape[0]], dtype="int64"), group=group, name=f"{key} rows")

@@ -1,5 +1,5 @@
-"""The store "dist_async": servers have the weights, and update them at each push, without waiting
-for other workers."""
+"""The store "dist_async": servers have the weights, and update them at each push. No worker waits
+for another."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class AsyncStore(DistStore):
     """Weights on servers, ranks that `python -m plait launch -s 2` starts. A push is applied at
     once by the server's optimizer; a pull gives the newest weights, with pushes of other workers.
 
-    All workers call init and set_optimizer in the same order; the first's count. push and pull wait
-    for nobody.
+    All workers call init and set_optimizer in the same order, with the arguments of the first
+    worker being used. push and pull wait for no other worker.
     """
 
     def __init__(self, handle: str = "dist_async"):
@@ -55,7 +55,7 @@ class AsyncStore(DistStore):
         self._lists: dict[tuple, int] = {}
         self._load = dict.fromkeys(self._servers, 0)  # elements
         self._optimizer: Any = None
-        self._known: dict = {}  # hyperparameters that this worker told the servers
+        self._known: dict = {}  # hyperparameters that this worker sent to the servers
 
     def __contains__(self, key: Any) -> bool:
         return key in self._places
@@ -89,7 +89,8 @@ class AsyncStore(DistStore):
         self._barrier()
 
     def _parts(self, size: int) -> list[tuple[int, int, int]]:
-        """A large weight is on all servers, another one where the fewest elements are."""
+        """A large weight is split over all servers; a small one goes where the fewest elements
+        are."""
         n = len(self._servers)
         chosen = self._servers if size >= BIG else [min(self._load, key=lambda s: self._load[s])]
         bounds = [size * i // len(chosen) for i in range(len(chosen) + 1)] if n else []
@@ -109,7 +110,7 @@ class AsyncStore(DistStore):
             _dense(k, arrays)
         if self._optimizer is None:
             raise StoreError("dist_async: servers need an optimizer\n  fix: kv.set_optimizer")
-        self._tell_changes()
+        self._send_changes()
         with pause():
             sums = [(k, total(arrays, arrays[0].context)) for k, arrays in pairs]
             self._send(operation, sums, firsts)
@@ -135,7 +136,8 @@ class AsyncStore(DistStore):
         return x.reshape((-1,))[start:stop].copy()
 
     def _listed(self, keys: list) -> tuple[int, dict[int, list]]:
-        """The number of a list of keys, and its keys on each server, which are told it once."""
+        """The number of a list of keys, and its keys on each server. Sends each server its keys
+        when the list is new."""
         by_server: dict[int, list] = {}
         for k in keys:
             for server, *_ in self._places[k].parts:
@@ -145,7 +147,7 @@ class AsyncStore(DistStore):
             number = self._lists[tuple(keys)] = len(self._lists)
             for server, some in by_server.items():
                 listed = [self._entry(k, server) for k in some]
-                requests.tell(server, {"list": number, "keys": listed})
+                requests.send_json(server, {"list": number, "keys": listed})
         return number, by_server
 
     def _entry(self, key: Any, server: int) -> requests.Entry:
@@ -207,28 +209,29 @@ class AsyncStore(DistStore):
     # ---- the optimizer ----
 
     def set_optimizer(self, optimizer: Any) -> None:
-        """Servers update with the first worker's optimizer from now on. Its class travels by name,
-        its hyperparameters as JSON; those that a worker changes later, such as learning_rate, are
-        told before its next push."""
+        """Servers update with the first worker's optimizer from now on. Its class is sent as a
+        name, its hyperparameters as JSON; those that a worker changes later, such as learning_rate,
+        are sent before its next push."""
         found = described(optimizer)
         self._optimizer, self._known = optimizer, hyperparameters(optimizer)
-        self._tell_first({"optimizer": found})
+        self._configure({"optimizer": found})
 
-    def _tell_first(self, found: dict) -> None:
-        """The first worker tells the servers; the others wait until they know."""
+    def _configure(self, found: dict) -> None:
+        """Sends a setting from the first worker to the servers; the others wait until it is
+        there."""
         if self.rank == 0:
             for server in self._servers:
-                requests.tell(server, found)
+                requests.send_json(server, found)
                 requests.synchronize(server)
         self._barrier()
 
-    def _tell_changes(self) -> None:
+    def _send_changes(self) -> None:
         now = hyperparameters(self._optimizer)
         if now != self._known:
             changed = {k: v for k, v in now.items() if self._known.get(k) != v}
             self._known = now
             for server in self._servers:
-                requests.tell(server, {"changed": changed})
+                requests.send_json(server, {"changed": changed})
 
     def _set_updater(self, updater: Any) -> None:
         raise StoreError(
@@ -237,16 +240,16 @@ class AsyncStore(DistStore):
         )
 
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
-        """Pushed gradients travel compressed; see "dist_sync"."""
+        """Gradients are sent compressed; see "dist_sync"."""
         self._compression = GradientCompression(compression_params, ("2bit", "fp16"))
-        self._tell_first({"compression": compression_params})
+        self._configure({"compression": compression_params})
 
     def set_staleness(self, bound: int | None) -> None:
         """A worker that is more than `bound` pushes ahead of the slowest waits at its next pull.
         None (default): it never waits."""
         if bound is not None and (not isinstance(bound, int) or bound < 0):
             raise StoreError(f"set_staleness: bound must be a number from 0, or None, got {bound}")
-        self._tell_first({"staleness": bound})
+        self._configure({"staleness": bound})
 
     def save_optimizer_states(
         self, fname: str | PathLike[str], dump_optimizer: bool = False

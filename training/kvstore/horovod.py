@@ -8,13 +8,11 @@ from typing import Any
 
 from ...dist import Group, broadcast, local_rank
 from ...engine.error import InvalidValue
-from ...ndarray import NDArray
 from ...ndarray.autograd import pause
 from ...ndarray.launch import copy_into
 from .base import STORES, KVStoreBase, StoreError
-from .comm import copy_back, in_turn, priority_of
+from .comm import copy_back, priority_of
 from .dist import DistStore
-from .kvstore import priorities
 
 
 class Horovod(DistStore):
@@ -55,13 +53,8 @@ class Horovod(DistStore):
         for k, arrays in pairs:
             if any(a.stype != "default" for a in arrays):
                 raise self._sparse(k)
-        firsts: dict[Any, int] = {}
-        sums: list[tuple[Any, NDArray]] = []
         with pause():
-            for (k, arrays), first in zip(pairs, priorities(priority, len(pairs))):
-                firsts[k] = in_turn(arrays, first)
-                with priority_of(firsts[k]):
-                    sums.append((k, self._sum(k, arrays, firsts[k])))
+            sums, firsts = self._over_devices(pairs, priority)
             for k, merged in self._over_processes(sums, firsts):
                 with priority_of(firsts[k]):
                     for o in targets[k]:
@@ -88,7 +81,7 @@ class Horovod(DistStore):
 
 
 class BytePS(Horovod):
-    """The same, under BytePS' name."""
+    """The store "byteps": as "horovod"."""
 
     def __init__(self, handle: str = "byteps", group: Group | None = None):
         super().__init__(handle, group)

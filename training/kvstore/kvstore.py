@@ -130,15 +130,19 @@ class KVStore(KVStoreBase):
         for k, _ in pairs:
             self._value(k)
         with pause():
-            sums, firsts = [], {}
-            for (k, arrays), first in zip(pairs, priorities(priority, len(pairs))):
-                first = in_turn(arrays, first)
-                with priority_of(first):
-                    sums.append((k, self._sum(k, arrays, first)))
-                firsts[k] = first
+            sums, firsts = self._over_devices(pairs, priority)
             sums = self._over_processes(sums, firsts)
         parts = buckets(sums, [merged._spec.nbytes for _, merged in sums])
         return [(max(firsts[k] for k, _ in part), part) for part in parts]
+
+    def _over_devices(self, pairs, priority) -> tuple[list[tuple], dict]:
+        """(key, sum over this process's devices) of all pairs, and the priority of each key."""
+        sums, firsts = [], {}
+        for (k, arrays), first in zip(pairs, priorities(priority, len(pairs))):
+            firsts[k] = in_turn(arrays, first)
+            with priority_of(firsts[k]):
+                sums.append((k, self._sum(k, arrays, firsts[k])))
+        return sums, firsts
 
     def _over_processes(self, sums: list[tuple], firsts: dict) -> list[tuple]:
         """Sums over all processes; firsts: the priorities of keys."""
@@ -215,7 +219,8 @@ class KVStore(KVStoreBase):
         with pause():
             for k, outs in pairs:
                 for o in outs:
-                    write(self._stored[k], o)
+                    if o is not self._stored[k]:
+                        write(self._stored[k], o)
 
     def pushpull(
         self, key: Any, value: Any, out: Any = None, priority: int | Sequence[int] = 0
@@ -240,6 +245,10 @@ class KVStore(KVStoreBase):
         """init and pull."""
         self.init(key, value)
         self.pull(key, out, priority)
+
+    def share(self, key: Any, weights: Sequence[NDArray]) -> None:
+        """The arrays that a weight has for good, one on each device. A store may keep its value in
+        one of them: then a pull to it copies nothing, and what else is written there counts."""
 
     def row_sparse_pull(
         self, key: Any, out: Any = None, priority: int | Sequence[int] = 0, row_ids: Any = None

@@ -29,14 +29,14 @@ from .requests import (
     Entry,
     entries,
     header,
-    told,
+    read_json,
 )
 
 
 class KVStoreServer:
     """The server of a distributed store. A rank that `python -m plait launch -s` starts as a server
-    serves when its script calls mx.dist.init(), makes a distributed store or a Trainer with one; it
-    never comes back from there, so no script needs this class.
+    serves when its script calls mx.dist.init(), or makes a distributed store or a Trainer with one.
+    That call does not return, so no script needs this class.
     """
 
     def __init__(self, kvstore: Any):
@@ -51,13 +51,13 @@ class KVStoreServer:
 
 
 def serve() -> None:
-    """Does what workers ask for, until the last one ends."""
+    """Serves the workers' requests, until the last worker ends."""
     _Server(range(servers().start)).run()
 
 
 class _Server:
-    """Weights by key, and what each worker has asked for. One thread does everything; messages and
-    updates are engine operations, which tell it by a queue when they are done."""
+    """Weights by key, and the state of each worker. One thread handles all requests; messages and
+    updates are engine operations, which put its next step into a queue when they are done."""
 
     def __init__(self, workers: range):
         self._group = messages()
@@ -68,7 +68,7 @@ class _Server:
         self._compression: GradientCompression | None = None
         self._pushes = dict.fromkeys(workers, 0)  # of workers that have not left
         self._staleness: int | None = None
-        self._early: list[tuple[int, int]] = []  # answers to workers that are too far ahead
+        self._deferred: list[tuple[int, int]] = []  # answers to workers that are too far ahead
 
     def run(self) -> None:
         with pause():
@@ -103,10 +103,10 @@ class _Server:
             self._listen(worker)
         elif operation == STOP:
             del self._pushes[worker]
-            self._answer_early()
+            self._answer_deferred()
 
     def _note(self, worker: int, text: NDArray) -> None:
-        found = told(text)
+        found = read_json(text)
         if "keys" in found:
             self._lists[worker, found["list"]] = entries(found["keys"])
         if "optimizer" in found:
@@ -134,12 +134,12 @@ class _Server:
                 self._taken(worker, operation, number)
 
         for entry in listed:
-            x = self._room(entry, operation)
+            x = self._buffer(entry, operation)
             self._receive(worker, x, partial(used, entry, x))
 
-    def _room(self, entry: Entry, operation: int) -> NDArray:
+    def _buffer(self, entry: Entry, operation: int) -> NDArray:
         if operation != INIT and self._compression is not None:
-            return self._compression.room(entry.shape)
+            return self._compression.buffer(entry.shape)
         return empty(entry.shape, dtype=entry.dtype)
 
     def _update(self, entry: Entry, gradient: NDArray) -> None:
@@ -152,7 +152,7 @@ class _Server:
     def _taken(self, worker: int, operation: int, number: int) -> None:
         if operation != INIT:
             self._pushes[worker] += 1
-            self._answer_early()
+            self._answer_deferred()
         if operation == PUSHPULL:
             self._answer(worker, number)
         else:
@@ -162,14 +162,14 @@ class _Server:
         """Sends the weights of a list; later, if the worker is too far ahead of the slowest."""
         ahead = self._pushes[worker] - min(self._pushes.values())
         if self._staleness is not None and ahead > self._staleness:
-            self._early.append((worker, number))
+            self._deferred.append((worker, number))
             return
         for entry in self._lists[worker, number]:
             send(self._weights[entry.key].copy(), worker, name=str(entry.key))
         self._listen(worker)
 
-    def _answer_early(self) -> None:
-        if self._early and self._pushes:
-            waiting, self._early = self._early, []
+    def _answer_deferred(self) -> None:
+        if self._deferred and self._pushes:
+            waiting, self._deferred = self._deferred, []
             for worker, number in waiting:
                 self._answer(worker, number)

@@ -1,16 +1,17 @@
-"""What workers and servers of "dist_async" say to each other.
+"""The protocol between workers and servers of "dist_async".
 
-A request is a header of four int64, then what belongs to it, as messages of one rank to another,
-which arrive in order:
+A request is a header of four int64 (the operation, its argument, two zeros), then the operation's
+data. Messages from one rank to another arrive in order. By operation: the argument, then the data.
 
     TEXT      number of bytes     JSON: a list of keys, an optimizer, changed hyperparameters ...
     INIT      list of keys        the first values
     PUSH      list of keys        gradients; PUSHPULL: the server then sends the weights
-    PULL      list of keys        the server sends the weights
-    SYNC                          the server sends a header, when it has done what came before
-    STOP                          this worker asks for nothing more
+    PULL      list of keys        none; the server sends the weights
+    SYNC      -                   none; the server sends a header when all requests before are done
+    STOP      -                   none; this worker sends no more requests
 
-Lists of keys have a number, which TEXT gave them. A server has one part of a large weight.
+A list of keys is sent once, by TEXT, with a number that requests refer to. Of a weight that is
+split over servers, each has one part.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ HEADER = 4  # words
 
 
 class Entry(NamedTuple):
-    """A key of a list: what travels for it."""
+    """A key of a list, with the shape and dtype of what is sent for it."""
 
     key: int | str
     shape: tuple[int, ...]
@@ -37,7 +38,7 @@ class Entry(NamedTuple):
 
 
 def header(operation: int = 0, number: int = 0) -> NDArray:
-    """The beginning of a request, or room for one."""
+    """The beginning of a request, or a buffer to receive one."""
     return array([operation, number, 0, 0], dtype="int64")
 
 
@@ -46,26 +47,26 @@ def request(server: int, operation: int, number: int = 0) -> None:
     send(header(operation, number), server, name="request")
 
 
-def tell(server: int, found: dict) -> None:
+def send_json(server: int, data: dict) -> None:
     """Sends plain data."""
-    text = np.frombuffer(json.dumps(found).encode(), np.uint8)
+    text = np.frombuffer(json.dumps(data).encode(), np.uint8)
     request(server, TEXT, len(text))
     send(array(text, dtype="uint8"), server, name="request")
 
 
-def told(text: NDArray) -> dict:
-    """What `tell` sent."""
+def read_json(text: NDArray) -> dict:
+    """What `send_json` sent."""
     return json.loads(text.asnumpy().tobytes())
 
 
 def synchronize(server: int) -> None:
-    """Waits until a server has done all that this worker asked for."""
+    """Waits until a server has done all earlier requests of this worker."""
     request(server, SYNC)
     receive(empty((HEADER,), dtype="int64"), server, name="answer").wait_to_read()
 
 
 def leave() -> None:
-    """At the end of a worker: its servers may end."""
+    """At the end of a worker: it sends no more requests, so its servers may end."""
     if heartbeat.culprit() is None:
         for server in servers():
             request(server, STOP)

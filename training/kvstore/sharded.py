@@ -16,9 +16,9 @@ from ...ndarray.launch import copy_into
 from ...ndarray.saved_state import copied
 from .. import optimizer as opt
 from .base import STORES, StoreError
-from .comm import in_turn, priority_of
+from .comm import priority_of
 from .dist import DistStore
-from .kvstore import buckets, priorities
+from .kvstore import buckets
 
 SMALL_BYTES = 1 << 14  # weights below it are updated by all processes
 ALIGNED = 16  # elements: parts begin at multiples of it, as vectors do
@@ -122,13 +122,8 @@ class ShardedStore(DistStore):
             self._value(k)
             self._stored[k] = weights[k][0]
         self._place()
-        firsts: dict[Any, int] = {}
-        sums: list[tuple[Any, NDArray]] = []
         with pause():
-            for (k, arrays), first in zip(pairs, priorities(priority, len(pairs))):
-                firsts[k] = in_turn(arrays, first)
-                with priority_of(firsts[k]):
-                    sums.append((k, self._sum(k, arrays, firsts[k])))
+            sums, firsts = self._over_devices(pairs, priority)
             whole = dict(
                 self._over_processes([s for s in sums if self._lengths[s[0]] is None], firsts)
             )

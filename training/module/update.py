@@ -24,6 +24,8 @@ def fill_store(
         wanted = update_on_kvstore or not alone  # other processes have other first values
         if wanted and arg_params[name].stype == "default":
             kvstore.broadcast(name, arg_params[name], out=arrays)
+            if isinstance(kvstore, KVStore) and update_on_kvstore:
+                kvstore.share(name, arrays)
         else:
             kvstore.init(name, arg_params[name])
 

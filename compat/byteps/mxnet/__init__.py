@@ -9,38 +9,11 @@ from ....training.kvstore import BytePS
 from ....training.optimizer import Optimizer
 from ...horovod import mxnet as horovod
 from ...horovod.mxnet import broadcast_parameters
-from .ops import (
-    byteps_declare_tensor,
-    byteps_push_pull,
-    init,
-    is_initialized,
-    local_rank,
-    local_size,
-    push_pull,
-    rank,
-    resume,
-    shutdown,
-    size,
-    suspend,
-)
+from . import ops
+from .ops import *
 
-__all__ = [
-    "DistributedOptimizer",
-    "DistributedTrainer",
-    "broadcast_parameters",
-    "byteps_declare_tensor",
-    "byteps_push_pull",
-    "init",
-    "is_initialized",
-    "local_rank",
-    "local_size",
-    "push_pull",
-    "rank",
-    "resume",
-    "shutdown",
-    "size",
-    "suspend",
-]
+__all__ = ["DistributedOptimizer", "DistributedTrainer", "broadcast_parameters"]
+__all__ += ops.__all__
 
 
 class DistributedOptimizer(horovod.DistributedOptimizer):
@@ -54,7 +27,7 @@ class DistributedTrainer(horovod.DistributedTrainer):
     """A Trainer whose gradients are averages over all ranks: `step(batch_size)` takes the batch
     size of one rank.
 
-    root_rank: whose first values all ranks take. compression_params: None; others raise.
+    root_rank: all ranks start with its values. compression_params: must be None.
     """
 
     _store_class = BytePS

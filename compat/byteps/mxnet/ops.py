@@ -33,7 +33,7 @@ __all__ = [
 
 
 def init(lazy: bool = True) -> None:
-    """Joins the ranks of this job. lazy changes nothing."""
+    """Joins the ranks of this job. lazy is ignored."""
     mpi_ops.init()
 
 
@@ -43,12 +43,12 @@ def suspend() -> None:
 
 
 def resume(num_workers: int, num_servers: int, global_rank: int | None = None) -> None:
-    """Goes on after `suspend`, with the same processes."""
+    """Continues after `suspend`, with the same processes."""
     mpi_ops.init()
 
 
 def byteps_declare_tensor(name: Any, **kwargs: Any) -> None:
-    """Nothing: tensors are known by the order of the calls."""
+    """Does nothing: tensors are matched by the order of the calls."""
 
 
 def byteps_push_pull(

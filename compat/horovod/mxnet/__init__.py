@@ -17,118 +17,30 @@ from ....ndarray import NDArray
 from ....ndarray.launch import copy_into
 from ....training.kvstore import Horovod
 from ....training.optimizer import Optimizer
+from . import mpi_ops
 from .compression import Compression
-from .mpi_ops import (
-    Adasum,
-    Average,
-    Max,
-    Min,
-    ProcessSet,
-    Product,
-    Sum,
-    _group,
-    add_process_set,
-    allgather,
-    allgather_object,
-    allreduce,
-    allreduce_,
-    alltoall,
-    barrier,
-    broadcast,
-    broadcast_,
-    broadcast_object,
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    global_process_set,
-    gloo_built,
-    gloo_enabled,
-    grouped_allreduce,
-    grouped_allreduce_,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    reducescatter,
-    remove_process_set,
-    rocm_built,
-    shutdown,
-    size,
-)
+from .mpi_ops import *
+from .mpi_ops import _group
 
-__all__ = [
-    "Adasum",
-    "Average",
-    "Compression",
-    "DistributedOptimizer",
-    "DistributedTrainer",
-    "Max",
-    "Min",
-    "ProcessSet",
-    "Product",
-    "Sum",
-    "add_process_set",
-    "allgather",
-    "allgather_object",
-    "allreduce",
-    "allreduce_",
-    "alltoall",
-    "barrier",
-    "broadcast",
-    "broadcast_",
-    "broadcast_object",
-    "broadcast_parameters",
-    "ccl_built",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
-    "grouped_allreduce",
-    "grouped_allreduce_",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
-    "local_rank",
-    "local_size",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
-    "rank",
-    "reducescatter",
-    "remove_process_set",
-    "rocm_built",
-    "shutdown",
-    "size",
-]
+__all__ = ["Compression", "DistributedOptimizer", "DistributedTrainer", "broadcast_parameters"]
+__all__ += mpi_ops.__all__
 
 
 class DistributedOptimizer(Optimizer):
     """An optimizer whose gradients are averages over all ranks: for Module and Updater, with
     `kvstore=None`.
 
-    It is of the optimizer's class too, and has the same attributes: the sum over ranks is scaled by
-    rescale_grad, which becomes rescale_grad / size.
+    Its class is derived from the given optimizer's, and it shares that optimizer's attributes. The
+    sum over ranks becomes an average because rescale_grad is divided by the number of ranks.
 
     Args:
         gradient_predivide_factor: gradients are divided by it before they are summed, and the sum
             by size / gradient_predivide_factor.
-        num_groups: changes nothing: small gradients travel together, large ones alone.
+        num_groups: ignored: small gradients share a message, large ones do not.
         process_set: the ranks.
     """
 
-    _alone: Optimizer  # what was given; it shares its attributes
+    _alone: Optimizer  # the given one; both share their attributes
     _store: Horovod
     _before: float
 
@@ -152,8 +64,8 @@ class DistributedOptimizer(Optimizer):
                 "\n  fix: mx.optimizer.create('sgd', learning_rate=0.1)"
             )
         alone = type(optimizer)
-        # not attributes of the object: they are not part of its state. The name is the optimizer's,
-        # as states that are saved have it.
+        # not attributes of the object, which are saved as its state; saved states have the name of
+        # the class, so it is the given optimizer's
         kind: Any = type(
             alone.__name__,
             (cls, alone),
@@ -191,8 +103,8 @@ class DistributedTrainer(Trainer):
         compression: Compression.none or Compression.fp16.
         gradient_predivide_factor: gradients are divided by it before they are summed, and the sum
             by size / gradient_predivide_factor.
-        prefix, num_groups: change nothing: several trainers are told apart by their order, and
-            small gradients travel together.
+        prefix, num_groups: ignored: several trainers are distinguished by their order, and small
+            gradients share a message.
         process_set: the ranks.
     """
 
@@ -264,8 +176,8 @@ class DistributedTrainer(Trainer):
 
 
 def broadcast_parameters(params: Any, root_rank: int = 0, prefix: str | None = None) -> None:
-    """Gives all ranks the values of root_rank, in place. Parameters whose shape is not known yet
-    follow as soon as it is.
+    """Copies the values of root_rank to all ranks, in place. Parameters whose shapes are not known
+    yet are copied when they are initialized.
 
     params: dict of NDArrays or Parameters, or a ParameterDict. prefix: put before names.
     """

@@ -8,7 +8,7 @@ from ....ndarray import NDArray
 
 
 class Compressor:
-    """Turns an array into what is sent, and that back."""
+    """Encodes an array for sending, and decodes it."""
 
     @staticmethod
     def compress(tensor: NDArray) -> tuple[NDArray, Any]:

@@ -52,6 +52,27 @@ KNOWN = [
         c.strange,
         where=c.not_finite,
     ),
+    Known(
+        "BilinearSampler|SpatialTransformer",
+        "gradient",
+        "inf and NaN in float16: as for NaN coordinates, and rounded coordinates beside them",
+        "BilinearSampler(x, grid) of float16 with inf",
+        c.both(c.strange, c.of_type("float16")),
+    ),
+    Known(
+        "SpatialTransformer",
+        VALUES,
+        "a target of one row or column: MXNet divides by 0, the middle here",
+        "SpatialTransformer(x, target_shape=(3, 1))",
+        lambda call: 1 in call.attrs.get("target_shape", ()),
+    ),
+    Known(
+        "_cvcopyMakeBorder",
+        REFUSED,
+        "negative margins: MXNet's give another size than the result has",
+        "_cvcopyMakeBorder(x, left=-1)",
+        c.below(0, "top", "bot", "left", "right"),
+    ),
     Known(".*ROI.*", VALUES, "NaN: maxima skip it in MXNet", "ROIPooling with NaN", c.strange),
     Known(
         "_contrib_(MultiBox.*|box_.*|bipartite_matching|MultiProposal)",

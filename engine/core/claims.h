@@ -1,10 +1,10 @@
-/* The claims of a program on its arrays, each for the instructions that use it: a request may begin later than its op
- * (late.c) and end before it (early.c). */
-#ifndef PLAIT_EARLY_H
-#define PLAIT_EARLY_H
+/* The claims of a program on its arrays, each for the instructions that use it: a request may be granted after its
+ * op has begun (deferred.c), and end before it (claims.c). */
+#ifndef PLAIT_CLAIMS_H
+#define PLAIT_CLAIMS_H
 #include "engine.h"
 
-struct pl_early {
+struct pl_claims {
     const int32_t *order, *last;    /* n arrays in the order of their last use; by array: that instruction */
     int32_t *request_of;        /* by array */
     int n, n_ended;             /* n_ended: of `order`; under pl_lock */
@@ -16,16 +16,16 @@ struct pl_early {
     const int32_t *first;       /* by array: the instruction before which it must be granted; NULL: 0 for all */
     int n_arrays, n_instr;
     int until;                  /* the program may run up to this instruction */
-    bool late;                  /* it was pushed before all its requests were granted */
+    bool deferred;              /* it was pushed before all its requests were granted */
     bool begun, suspended;      /* it is in the list; it began before all its requests were granted */
     pl_error *error;            /* or NULL; it has failed, and ends when all its requests are granted */
     pl_op *next;                /* in the list of running ones */
 };
 
-void pl_early_report(pl_op *op, int n_done);  /* by the thread that runs it, without the lock */
+void pl_claims_report(pl_op *op, int n_done); /* by the thread that runs it, without the lock */
 /* With the lock: */
-void pl_early_begin(pl_op *op);               /* it is about to run: into the list, if others may block on it */
-void pl_early_end(pl_op *op);                 /* ends its requests that are done */
-void pl_early_end_all(void);                  /* those of all running ops */
-void pl_early_close(pl_op *op, bool failed);  /* it is done; the caller ends the requests that are left */
+void pl_claims_begin(pl_op *op);              /* it is about to run: into the list, if others may block on it */
+void pl_claims_end(pl_op *op);                /* ends its requests that are done */
+void pl_claims_end_all(void);                 /* those of all running ops */
+void pl_claims_close(pl_op *op, bool failed); /* it is done; the caller ends the requests that are left */
 #endif

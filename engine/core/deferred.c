@@ -1,4 +1,4 @@
-/* Late claims: a program waits for an array when it reaches the first instruction that uses it.
+/* Deferred claims: a program waits for an array when it reaches the first instruction that uses it.
  *
  * Its requests are queued when it is pushed, as those of any op. It is ready as soon as the requests that its first
  * instruction needs are granted. When it reaches an array that is not granted, it returns to its lane, which runs other
@@ -11,7 +11,7 @@
  *
  * A poisoned array stops the program before the first instruction that uses it, as if this instruction had failed,
  * whether the poison is seen early or late. */
-#include "late.h"
+#include "deferred.h"
 
 static bool stops(const pl_request *r)
 {
@@ -21,21 +21,21 @@ static bool stops(const pl_request *r)
 /* The first instruction that uses an array which is not granted, or is poisoned (*poison); n_instr: there is none. */
 static int limit_of(const pl_op *op, pl_error **poison)
 {
-    const pl_early *e = op->early;
-    int limit = e->n_instr;
+    const pl_claims *c = op->claims;
+    int limit = c->n_instr;
     bool missing = false;
-    if (!e->late && e->until == 0 && !pl_op_inherited(op))
+    if (!c->deferred && c->until == 0 && !pl_op_inherited(op))
         return limit;
-    for (int i = 0; i < e->n_arrays; i++) {
-        const pl_request *r = &op->requests[e->request_of[i]];
-        if (e->first[i] > limit || !stops(r))
+    for (int i = 0; i < c->n_arrays; i++) {
+        const pl_request *r = &op->requests[c->request_of[i]];
+        if (c->first[i] > limit || !stops(r))
             continue;
-        if (e->first[i] < limit)
+        if (c->first[i] < limit)
             missing = false;
-        if (e->first[i] < limit || !*poison)
+        if (c->first[i] < limit || !*poison)
             *poison = r->state == PL_GRANTED ? r->var->error : NULL;
         missing |= r->state != PL_GRANTED;
-        limit = e->first[i];
+        limit = c->first[i];
         if (missing)                          /* it may turn out poisoned too, and the first of them counts */
             *poison = NULL;
     }
@@ -45,10 +45,10 @@ static int limit_of(const pl_op *op, pl_error **poison)
 /* The op waits for the arrays that it needs before instruction `until` or earlier; false: they are granted. */
 static bool await(pl_op *op, int until)
 {
-    const pl_early *e = op->early;
-    for (int i = 0; i < e->n_arrays; i++) {
-        pl_request *r = &op->requests[e->request_of[i]];
-        if (e->first[i] <= until && r->state == PL_LATE) {
+    const pl_claims *c = op->claims;
+    for (int i = 0; i < c->n_arrays; i++) {
+        pl_request *r = &op->requests[c->request_of[i]];
+        if (c->first[i] <= until && r->state == PL_DEFERRED) {
             r->state = PL_AWAITED;
             op->n_missing++;
         }
@@ -56,47 +56,47 @@ static bool await(pl_op *op, int until)
     return op->n_missing > 0;
 }
 
-void pl_late_start(pl_op *op)
+void pl_deferred_start(pl_op *op)
 {
-    op->early->late = true;
+    op->claims->deferred = true;
     for (int i = 0; i < op->n_requests; i++)
         if (op->requests[i].state == PL_AWAITED) {
-            op->requests[i].state = PL_LATE;
+            op->requests[i].state = PL_DEFERRED;
             op->n_missing--;
         }
     await(op, 0);
 }
 
-/* Of a program that has run up to e->until, or has failed. */
-static pl_step stop(pl_op *op, int until)
+/* Of a program that has run up to c->until, or has failed. */
+static pl_next stop(pl_op *op, int until)
 {
-    pl_early *e = op->early;
+    pl_claims *c = op->claims;
     if (!await(op, until))
-        return PL_STEP_END;
-    if (e->until > 0 && !e->suspended) {
-        e->suspended = true;
+        return PL_NEXT_END;
+    if (c->until > 0 && !c->suspended) {
+        c->suspended = true;
         pl_lane_suspend(op->lane, 1);
     }
-    return PL_STEP_AWAIT;                     /* STATE: ready or running -> waiting */
+    return PL_NEXT_AWAIT;                     /* STATE: ready or running -> waiting */
 }
 
-pl_step pl_late_next(pl_op *op, pl_error **error)
+pl_next pl_deferred_next(pl_op *op, pl_error **error)
 {
-    pl_early *e = op->early;
+    pl_claims *c = op->claims;
     pl_error *poison = NULL;
     if (*error)
-        e->error = *error;
-    int limit = e->error ? e->until : limit_of(op, &poison);
-    if (limit < e->n_instr && !poison && e->until == 0 && !e->error && pl_lane_suspend(op->lane, 0) > 0)
-        return stop(op, e->n_instr);          /* one suspended op a lane at a time: each holds an arena */
-    if (limit > e->until) {
-        e->until = limit;
-        return PL_STEP_RUN;
+        c->error = *error;
+    int limit = c->error ? c->until : limit_of(op, &poison);
+    if (limit < c->n_instr && !poison && c->until == 0 && !c->error && pl_lane_suspend(op->lane, 0) > 0)
+        return stop(op, c->n_instr);          /* one suspended op a lane at a time: each holds an arena */
+    if (limit > c->until) {
+        c->until = limit;
+        return PL_NEXT_RUN;
     }
     if (poison) {
-        pl_error_ref(e->error = poison);
-        atomic_store(&e->n_done, e->until);
+        pl_error_ref(c->error = poison);
+        atomic_store(&c->n_done, c->until);
     }
-    *error = e->error;
-    return stop(op, e->error ? e->n_instr : limit);
+    *error = c->error;
+    return stop(op, c->error ? c->n_instr : limit);
 }
