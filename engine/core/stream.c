@@ -167,8 +167,6 @@ void pl_gpu_lose(pl_error *error)
     pl_leave();
 }
 
-pl_error *pl_op_lost(const pl_op *op) { return op->stream || op->on_blocks ? atomic_load(&pl_gpu_lost) : NULL; }
-
 static void nap(int64_t waited_ns)
 {
     if (waited_ns < SPIN_NS) {

@@ -61,7 +61,10 @@ int pl_streams_wait(int timeout_ms);                             /* for all that
 /* or NULL: why nothing that GPUs have is valid any more. Their operations fail with it, and so does each wait. */
 extern pl_error *_Atomic pl_gpu_lost;
 void pl_gpu_lose(pl_error *error);                               /* given; without pl_lock */
-pl_error *pl_op_lost(const pl_op *op);                           /* of an op that uses a GPU, or NULL; borrowed */
+static inline pl_error *pl_op_lost(const pl_op *op)              /* of an op that uses a GPU, or NULL; borrowed */
+{
+    return op->stream || op->on_blocks ? atomic_load(&pl_gpu_lost) : NULL;
+}
 
 extern atomic_bool pl_watching;                                  /* some block was watched */
 int pl_op_run_on_gpu(pl_op *op);                          /* op->run, in the order of streams; without the lock */
