@@ -17,7 +17,7 @@ int pl_clique_join(uintptr_t clique, uintptr_t id, double timeout_s, const char 
 /* cffi stops reading here */
 
 typedef struct { char bytes[PL_NCCL_ID_BYTES]; } nccl_id;
-typedef struct { size_t bytes; unsigned magic, version; int blocking; } nccl_config;     /* of NCCL 2.14; others read it */
+typedef struct { size_t bytes; unsigned magic, version; int blocking; } nccl_config;   /* of 2.14; later ones read it */
 typedef struct nccl_comm nccl_comm;
 enum { NCCL_OK = 0, NCCL_IN_PROGRESS = 7 };
 
@@ -69,7 +69,7 @@ typedef struct pl_clique {
 extern pthread_mutex_t pl_nccl_lock;
 extern atomic_bool pl_nccl_given_up;
 /* With it: */
-int pl_clique_state(const pl_clique *clique, nccl_comm **at);    /* NCCL_OK, NCCL_IN_PROGRESS, or an error; *at: whose */
+int pl_clique_state(const pl_clique *clique, nccl_comm **at);   /* NCCL_OK, NCCL_IN_PROGRESS, or an error; *at: whose */
 /* Ends it, where something may run on the GPUs: it returns, with undefined values. This thread's failure is why. */
 void pl_clique_lose(pl_clique *clique, const char *name, int32_t location);
 

@@ -58,12 +58,16 @@ thread_local std::vector<batch> open_group;
 std::mutex text_lock;
 std::string last_text;
 
-template <class F> F driver(const char *name)
+std::filesystem::path here() /* the folder of the emulator's libraries */
 {
     Dl_info info;
-    dladdr(reinterpret_cast<void *>(driver<F>), &info);
-    std::string path = info.dli_fname;
-    static void *library = dlopen((path.substr(0, path.rfind('/')) + "/libcuda.so.1").c_str(), RTLD_NOW);
+    dladdr(reinterpret_cast<void *>(here), &info);
+    return std::filesystem::path(info.dli_fname).parent_path();
+}
+
+template <class F> F driver(const char *name)
+{
+    static void *library = dlopen((here() / "libcuda.so.1").c_str(), RTLD_NOW);
     return reinterpret_cast<F>(dlsym(library, name));
 }
 
@@ -153,7 +157,7 @@ void combine(char *into, const char *more, size_t n, int type, int how)
                                                            get(more, known, static_cast<int64_t>(i)), how));
 }
 
-/* ---- calls, on a stream's thread ----------------------------------------------------------------------------------- */
+/* ---- calls, on a stream's thread --------------------------------------------------------------------------------- */
 std::string message_path(comm *c, kind what, int from, int to)
 {
     std::string pair = std::to_string(from) + "." + std::to_string(to);
@@ -321,7 +325,7 @@ int add(kind what, const void *from, void *to, size_t n, int type, int how, int 
     return depth ? SUCCESS : close_group();
 }
 
-/* ---- communicators ------------------------------------------------------------------------------------------------- */
+/* ---- communicators ----------------------------------------------------------------------------------------------- */
 void meet(comm *c)
 {
     auto path = [&](int rank) { return c->folder + "/rank." + std::to_string(rank); };
@@ -379,7 +383,7 @@ EXPORT const char *ncclGetLastError(comm *)
 
 EXPORT int ncclGetUniqueId(unique_id *id)
 {
-    std::string path = (std::filesystem::temp_directory_path() / "emulated-nccl-XXXXXX").string();
+    std::string path = (here().parent_path() / "nccl-XXXXXX").string(); /* a killed process leaves its own there */
     if (path.size() >= sizeof id->path || !mkdtemp(path.data()))
         return SYSTEM;
     made_here.all.push_back(path);
