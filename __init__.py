@@ -117,6 +117,8 @@ HOOKS = {  # what a room needs of one that stands on it: engine/hooks.py
     "leave servers": ("training.kvstore.requests", "leave"),
     "kernel of a decomposition": ("graph.decompositions", "decomposition_entry"),
     "collective": ("dist.collectives", "run"),
+    "trace of a block": ("gluon.trace", "Trace"),
+    "block of a symbol": ("gluon.symbol_block", "SymbolBlock"),
     "custom instances": ("ndarray.custom", "Instances"),
     "operator of graphs": ("symbol.contrib", "operator_of"),
     "loops of symbols": ("symbol", "contrib"),

@@ -237,7 +237,7 @@ def _profiler_autostart(value: str) -> None:
 def _storage_fallback_log_verbose(value: str) -> None:
     from ..ndarray.sparse import storage
 
-    storage.tells = value != "0"
+    storage.warns = value != "0"
 
 
 # MXNet's variables that have an effect here; MXNET_HOME and MXNET_GLUON_REPO are read where files

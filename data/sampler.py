@@ -122,7 +122,8 @@ class SplitSampler(Sampler):
     shuffle each pass leaves out others.
 
     Args:
-        num_parts, part_index: default: the number of ranks, and this rank (`mx.dist`).
+        num_parts, part_index: default: the number of ranks, and this rank (`mx.dist`); with a
+            mesh those along its axis "data".
         shuffle: a new order in each pass, made from (seed, number of the pass): it is the same on
             all ranks without messages, so shares never overlap.
 
@@ -141,8 +142,11 @@ class SplitSampler(Sampler):
         shuffle: bool = True,
         seed: int = 0,
     ):
-        self._num_parts = dist.size() if num_parts is None else num_parts
-        self._part_index = dist.rank() if part_index is None else part_index
+        if num_parts is None or part_index is None:
+            ranks = dist.data_group("SplitSampler")
+            num_parts = ranks.size if num_parts is None else num_parts
+            part_index = ranks.rank if part_index is None else part_index
+        self._num_parts, self._part_index = num_parts, part_index
         if not 0 <= self._part_index < self._num_parts:
             raise InvalidValue(
                 f"SplitSampler: part_index must be in [0, num_parts) = [0, {self._num_parts}), got"

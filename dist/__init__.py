@@ -20,8 +20,10 @@ from .collectives import (
     send,
 )
 from .group import Group
-from .mesh import Mesh, current_mesh, mesh, shard, sum_gradients
+from .mesh import Mesh, current_mesh, data_group, mesh, shard, sum_gradients
+from .partition import Partition, Stage, partition
 from .pipeline import Pipeline, pipeline
+from .placed import Placed
 from .world import (
     exchange,
     init,
@@ -38,7 +40,10 @@ from .world import (
 __all__ = [
     "Group",
     "Mesh",
+    "Partition",
     "Pipeline",
+    "Placed",
+    "Stage",
     "all_gather",
     "all_reduce",
     "all_to_all",
@@ -46,6 +51,7 @@ __all__ = [
     "broadcast",
     "collect",
     "current_mesh",
+    "data_group",
     "exchange",
     "init",
     "is_initialized",
@@ -54,6 +60,7 @@ __all__ = [
     "local_size",
     "mesh",
     "new_group",
+    "partition",
     "pipeline",
     "rank",
     "receive",

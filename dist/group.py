@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ..engine import Var, cpu, is_naive, location, raise_last, settings, wait
 from ..engine._core import ffi, lib
@@ -37,6 +38,7 @@ class Group:
         self._kept = itertools.count()  # ids of what is used again, in the order of the program
         self._single = itertools.count()
         self._described: set = set()
+        self.kept: WeakKeyDictionary = WeakKeyDictionary()  # ids of new_id, by what they belong to
         self._messages: dict[tuple[int, bool], itertools.count] = {}
         self._cliques: dict[int, nccl.Clique] = {}  # by the number of this process' device
 

@@ -23,6 +23,9 @@ from .. import engine
 from ..engine import ffi, lib, settings
 from ..engine.error import MXNetError, compose
 
+PATIENCE_S = (2.0, 10.0)  # least and most silence of a rank before it is given up
+PATIENCE_SHARE = 6  # of PLAIT_COMM_TIMEOUT
+FOR_EVER_S = 86400.0
 GRACE_S = 5.0  # between the job's failure and the end of a process that has not ended by itself
 FORCED_S = 2.0  # so much later the core ends it, if Python's lock cannot be had
 JOIN_S = 60.0  # from the first rank to the last that calls start
@@ -36,7 +39,7 @@ class RankError(MXNetError):
 
 
 class Hub(NamedTuple):
-    """How to reach rank 0. limit_s: its PLAIT_HEARTBEAT; error: it does not listen, and why."""
+    """How to reach rank 0. limit_s: its patience; error: it does not listen, and why."""
 
     limit_s: float
     addresses: bytes = b""
@@ -78,8 +81,6 @@ def start(
     hub = exchange(_serve(size) if rank == 0 else None)
     if hub.error:
         raise RankError(hub.error)
-    if not hub.limit_s:
-        return
     if rank == 0:
         absent = lib.pl_heartbeat_absent(int(JOIN_S * 1000))
         if absent >= 0:
@@ -97,18 +98,28 @@ def start(
     _install()
 
 
+def patience_s(timeout_s: float) -> float:
+    """The silence after which a rank is given up, from how long an operation may wait (0: for
+    ever).
+
+    >>> patience_s(60.0), patience_s(24.0), patience_s(0.5)
+    (10.0, 4.0, 2.0)
+    """
+    least, most = PATIENCE_S
+    return min(max(timeout_s / PATIENCE_SHARE, least), most) if timeout_s else FOR_EVER_S
+
+
 def _milliseconds(limit_s: float) -> tuple[int, int]:
     return int(limit_s * 1000), int((GRACE_S + FORCED_S) * 1000)
 
 
 def _serve(size: int) -> Hub:
     """Rank 0 listens. It fails on all ranks: the others wait for what this returns."""
-    limit_s = settings.get("PLAIT_HEARTBEAT")
+    limit_s = patience_s(settings.get("PLAIT_COMM_TIMEOUT"))
     token = secrets.token_bytes(lib.PL_HEARTBEAT_TOKEN_BYTES)
     addresses = ffi.new("char[]", 4096)
-    if limit_s and (
-        lib.pl_heartbeat_addresses(addresses, 4096)
-        or lib.pl_heartbeat_start(0, size, ffi.NULL, 0, token, *_milliseconds(limit_s))
+    if lib.pl_heartbeat_addresses(addresses, 4096) or lib.pl_heartbeat_start(
+        0, size, ffi.NULL, 0, token, *_milliseconds(limit_s)
     ):
         return Hub(limit_s, error=_message())
     return Hub(limit_s, ffi.string(addresses), lib.pl_heartbeat_port(), token)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ..engine.error import InvalidValue, MXNetError, compose
 from ..ndarray import NDArray
 from ..ndarray.autograd import pause
-from .collectives import all_gather, all_reduce
+from .buckets import sum_together
+from .collectives import all_gather, barrier
 from .group import Group
-from .world import init, new_group
+from .world import init, own_group
 
 _current: list[Mesh] = []  # the mesh in use
 
@@ -34,12 +36,9 @@ class Mesh:
         stride = world.size
         for name, n in axes.items():
             stride //= n
-            self._coordinates[name] = world.rank // stride % n
-            for first in range(world.size):  # every rank makes every group, in the same order
-                if first // stride % n == 0:
-                    found = new_group(first + i * stride for i in range(n))
-                    if found is not None:
-                        self._groups[name] = found
+            at = self._coordinates[name] = world.rank // stride % n
+            first = world.rank - at * stride
+            self._groups[name] = own_group(range(first, first + n * stride, stride))
 
     def __repr__(self):
         return f"<Mesh {', '.join(f'{name}={n}' for name, n in self.axes.items())}>"
@@ -78,11 +77,27 @@ def current_mesh() -> Mesh:
     return _current[0]
 
 
-class Part:
-    """How an array is split: axis `axis` of it over a group."""
+def data_group(what: str = "mx.dist.data_group()") -> Group:
+    """The ranks that have different parts of a batch, over which gradients are summed: those along
+    the axis "data" of the mesh that was made last; without a mesh all ranks.
 
-    def __init__(self, axis: int, group: Group):
-        self.axis, self.group = axis, group
+    Raises InvalidValue for a mesh without this axis. what: who asks.
+    """
+    if not _current:
+        return init()
+    (made,) = _current
+    if "data" not in made.axes:
+        axes = ", ".join(made.axes)
+        rule = f"{what} needs the axis 'data' of the mesh, whose axes are {axes}"
+        raise InvalidValue(compose(rule, fix="mx.dist.mesh(data=1, ...), or group="))
+    return made.group("data")
+
+
+class Part:
+    """How an array is split: axis `axis` of it over a group. mesh: that of the group."""
+
+    def __init__(self, axis: int, group: Group, mesh: Mesh):
+        self.axis, self.group, self.mesh = axis, group, mesh
 
     def shape(self, whole: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of a part."""
@@ -101,6 +116,23 @@ class Part:
         with pause():
             gathered = all_gather(part.swapaxes(0, self.axis), group=self.group)
             return gathered.swapaxes(0, self.axis)
+
+
+def sharing(parts: Collection[Part | None]) -> list[Group]:
+    """The groups over which arrays with these parts lie, of a network that is split: copies along
+    the axis "data", then parts. Empty where none is split."""
+    meshes = dict.fromkeys(part.mesh for part in parts if part is not None)
+    copies = [mesh.group("data") for mesh in meshes if "data" in mesh.axes]
+    return list(dict.fromkeys([*copies, *(part.group for part in parts if part is not None)]))
+
+
+def one_writes(groups: Sequence[Group], write: Callable[[], None]) -> None:
+    """The first rank of all these groups writes a file, and the others wait for it. All ranks call
+    it. Without groups this rank writes."""
+    if all(group.rank == 0 for group in groups):
+        write()
+    for group in groups:
+        barrier(group, name="a file")
 
 
 def shard(net: Any, rules: dict[str, tuple[str | None, ...]]) -> list[str]:
@@ -126,10 +158,21 @@ def shard(net: Any, rules: dict[str, tuple[str | None, ...]]) -> list[str]:
 
 
 def sum_gradients(net: Any, group: Group | None = None, op: str = "sum") -> None:
-    """Sums the gradients of a block's parameters over a group: mesh.group("data"). No call
-    waits."""
+    """Sums the gradients of a block's parameters over a group, in place; by default over all ranks
+    that have different data. Small ones travel together. No call waits."""
     parameters = net.collect_params() if hasattr(net, "collect_params") else net
-    for p in parameters.values():
-        if p.grad_req != "null":
-            for g in p.list_grad():
-                all_reduce(g, op, out=g, group=group, name=p.name)
+    group = group or data_group("sum_gradients")
+    trained = [p for p in parameters.values() if p.grad_req != "null"]
+    wanted = [(p, (op, i)) for p in trained for i in range(len(p.list_grad()))]
+
+    def number(some: list[int]) -> int:
+        """The id of the bucket that begins with this gradient."""
+        p, use = wanted[some[0]]
+        ids = group.kept.setdefault(p, {})
+        if use not in ids:
+            ids[use] = group.new_id()
+        return ids[use]
+
+    grads = [g for p in trained for g in p.list_grad()]
+    names = [p.name for p, _ in wanted]
+    sum_together(grads, group, op, names=names, number=number, in_place=True)

@@ -126,7 +126,7 @@ def _local(source: Place, target: Place, n: int) -> Round:
 
 
 def _whole(source, target, n, ranks, rank, spare) -> tuple[list[Round], int]:
-    """All send all they have to all."""
+    """Every rank sends all its values to all others."""
     messages, operands = [], []
     for peer in range(ranks):
         if peer == rank:
@@ -139,7 +139,7 @@ def _whole(source, target, n, ranks, rank, spare) -> tuple[list[Round], int]:
 
 
 def _direct_scatter(source, target, parts, rank, spare) -> tuple[Round, int]:
-    """Every rank gets its part of all ranks' values, and combines them into target."""
+    """Every rank receives all ranks' values for its part, and combines them into target."""
     n = parts[rank][1]
     messages, operands = [], []
     for peer, (start, length) in enumerate(parts):

@@ -53,8 +53,9 @@ def _join() -> None:
             " code starts MPI, or MPI_THREAD_SERIALIZED there"
         )
     everyone = MPI.COMM_WORLD
+    largest = everyone.Get_attr(MPI.TAG_UB)
     handles = MPI._handleof(MPI.BYTE), MPI._handleof(MPI.REQUEST_NULL), MPI._sizeof(MPI.Request)
-    if lib.pl_mpi_open(MPI.__file__.encode(), *handles, everyone.Get_attr(MPI.TAG_UB)):
+    if lib.pl_mpi_open(MPI.__file__.encode(), *handles, largest, MPI.ERR_TRUNCATE):
         raise_last()
     _state.update(MPI=MPI, place=environment.of_mpi(everyone), whole=True)
     n = everyone.size - environment.servers(everyone.size)
@@ -161,7 +162,16 @@ def new_group(ranks: Iterable[int]) -> Group | None:
     return make_group(communicator, wanted) if world.rank in wanted else None
 
 
-def exchange(value: Any, root: int = 0) -> Any:
-    """The value of root, a Python object, on all ranks. Waits for them."""
-    world = init()
-    return value if world.size == 1 else world.communicator.bcast(value, root)
+def own_group(ranks: Iterable[int]) -> Group:
+    """The group of ranks that this rank is in, where all ranks are divided into such groups; all of
+    them call this, in the same order of calls."""
+    world, wanted = init(), list(ranks)
+    if len(wanted) == 1:
+        return _groups.setdefault(tuple(wanted), Group(0, wanted))
+    return make_group(world.communicator.Split(wanted[0], world.rank), wanted)
+
+
+def exchange(value: Any, root: int = 0, *, group: Group | None = None) -> Any:
+    """The value of root, a Python object, on all ranks of a group. Waits for them."""
+    group = group or init()
+    return value if group.size == 1 else group.communicator.bcast(value, root)

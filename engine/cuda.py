@@ -51,7 +51,7 @@ def find(library: str) -> str | None:
             path = os.path.join(folder, name)
             if os.path.exists(path):
                 return path
-    import ctypes  # here, as below: only who asks for a GPU needs it
+    import ctypes  # here, as below: needed only where a GPU is used
 
     for name in names:
         try:

@@ -1,4 +1,4 @@
-"""Python's cycle collector rests while a large graph is made: it would walk all of it again and
+"""Python's cycle collector is paused while a large graph is made: it would walk all of it again and
 again, and find nothing."""
 
 from __future__ import annotations

@@ -63,7 +63,8 @@ def _below(full: str) -> str:
 
 
 def reason(full: str) -> str | None:
-    """The text for a name, with or without its package, or None for one that nobody needs."""
+    """The text for a name, with or without its package, or None for a name without
+    advice."""
     name = _below(full)
     for pattern, (what, fix) in TABLE.items():
         if re.match(rf"({pattern})(\.|$)", name):

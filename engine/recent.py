@@ -15,7 +15,7 @@ class Recent(dict):
     `older`. A value found in `older` moves here; when this dict is full it becomes `older`, and
     what was left in `older` is dropped. So a hit writes nothing and costs what a dict costs.
 
-    Values of different sizes: weigh(value) tells a value's weight, and a dict is full too when the
+    Values of different sizes: weigh(value) gives a value's weight, and a dict is full too when the
     weights of its values reach `capacity`. So what is kept of large graphs is bounded as well.
     dropped(items) gets what is about to be dropped: pairs of keys and values.
 

@@ -17,11 +17,12 @@ from ..ndarray.ndarray import NDArray
 from ..ndarray.nesting import as_lists, flatten, unflatten
 from ..symbol.symbol import Symbol
 from ..training import initializer
-from . import block_state
+from . import block_state, shard
 from .hook import HookHandle
-from .parameter import Parameter, owned
+from .parameter import Parameter
 from .parameter_dict import ParameterDict, check_names
 from .scope import BlockScope
+from .unready import owned
 
 
 def _flatten(args, inout_str: str) -> tuple[list, int | list]:
@@ -316,7 +317,8 @@ class Block:
     def save_parameters(self, filename: str | PathLike[str], deduplicate: bool = False) -> None:
         """Writes all parameters to a .params file under structural names (`0.weight`).
 
-        deduplicate: a parameter that several blocks share is written once.
+        deduplicate: a parameter that several blocks share is written once. Where parameters are
+            split over ranks, all ranks call it, and the first writes.
         """
         arrays, seen = {}, set()
         for name, parameter in self._collect_params_with_prefix().items():
@@ -326,7 +328,7 @@ class Block:
             if parameter._data is None:
                 raise parameter._not_initialized()
             arrays[name] = parameter._reduce()
-        serialization.save(filename, arrays)
+        shard.write(seen, lambda: serialization.save(filename, arrays))
 
     def load_parameters(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from ..ndarray import saved_state
 from ..ndarray.saved_state import StateError
+from . import shard
 from .parameter import Parameter
 from .parameter_dict import check_names
 
@@ -24,10 +25,17 @@ def save(parameters: dict[str, Parameter]) -> dict:
     for parameter, name in names(parameters).items():
         if parameter._data is None:
             raise parameter._not_initialized()
-        values[name] = saved_state.device_copies(parameter._data)
+        values[name] = _saved(parameter, parameter._data)
         if parameter.grad_req == "add":  # accumulates over several backward passes
-            grads[name] = saved_state.device_copies(parameter._grad)
+            grads[name] = _saved(parameter, parameter._grad)
     return {"values": values, "grads": grads}
+
+
+def _saved(parameter: Parameter, arrays) -> list:
+    """Those of all devices; of a parameter that is split over ranks the whole."""
+    if parameter._part is not None:
+        return [shard.whole(parameter, arrays[0])]
+    return saved_state.device_copies(arrays)
 
 
 def restore(parameters: dict[str, Parameter], found: dict, where: str) -> None:
@@ -49,4 +57,4 @@ def restore(parameters: dict[str, Parameter], found: dict, where: str) -> None:
         if len(values[name]) > 1:
             saved_state.spread(values[name], parameter._data)
         if name in found["grads"] and parameter.grad_req == "add":
-            saved_state.spread(found["grads"][name], parameter._grad)
+            saved_state.spread([parameter._own(g) for g in found["grads"][name]], parameter._grad)

@@ -25,9 +25,11 @@ from ..ndarray import autograd, serialization
 from ..ndarray.cached import difference
 from ..ndarray.ndarray import NDArray, state
 from ..ndarray.nesting import as_lists
+from . import shard
 from .block import Block
-from .parameter import DeferredInitializationError, dtype_name, tracing_state
+from .parameter import DeferredInitializationError, dtype_name
 from .trace import StructureError, Trace, arrays_only, compare, flatten_call, holds, monitored
+from .tracing import tracing_state
 
 if TYPE_CHECKING:
     from ..graph.report import MemoryReport, ProgramReport
@@ -422,7 +424,7 @@ class HybridBlock(Block):
                 "Please first call block.hybridize() and then run forward with this block at least"
                 " once before calling export." + self._why_no_graph()
             )
-        return next(iter(self._traces.values()))
+        return next(iter(self._traces.values())).without_messages(self)
 
     def _traced_symbol(self):
         """The graph that ran first, and the Symbols of its data."""
@@ -445,7 +447,6 @@ class HybridBlock(Block):
         The block must be hybridized and have run once.
         """
         symbol = self._untyped() if self._dynamic else self._any_trace().symbol
-        symbol.save(f"{path}-symbol.json", remove_amp_cast=remove_amp_cast)
         auxiliary, arguments = set(symbol.list_auxiliary_states()), set(symbol.list_arguments())
         arrays = {}
         for name, parameter in self.collect_params().items():
@@ -453,7 +454,12 @@ class HybridBlock(Block):
                 arrays[f"arg:{name}"] = parameter._reduce()
             elif name in auxiliary:
                 arrays[f"aux:{name}"] = parameter._reduce()
-        serialization.save(f"{path}-{epoch:04d}.params", arrays)
+
+        def write() -> None:
+            symbol.save(f"{path}-symbol.json", remove_amp_cast=remove_amp_cast)
+            serialization.save(f"{path}-{epoch:04d}.params", arrays)
+
+        shard.write(self.collect_params().values(), write)
 
     def optimize_for(
         self, x: Any, *args: Any, backend: str | None = None, clear: bool = False, **kwargs: Any

@@ -3,15 +3,12 @@ its gradient."""
 
 from __future__ import annotations
 
-import threading
 import warnings
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..dist import Group, broadcast, current_mesh
 from ..dist.mesh import Part
 from ..engine import Context, cpu, current_context
 from ..engine.error import InvalidType, InvalidValue, MXNetError
@@ -21,6 +18,10 @@ from ..ndarray import NDArray, autograd, functions
 from ..ndarray.launch import copy_into
 from ..ndarray.ndarray import from_memory
 from ..training import initializer
+from . import shard as shards
+from . import unready
+from .sparse_rows import SparseRows
+from .tracing import tracing_state
 
 
 class DeferredInitializationError(MXNetError):
@@ -48,7 +49,7 @@ def context_list(ctx: Context | Sequence[Context] | None) -> list[Context]:
     return contexts
 
 
-class Parameter:
+class Parameter(SparseRows):
     """A named array that blocks share, one copy for each device.
 
     Args:
@@ -94,7 +95,7 @@ class Parameter:
         self._ctx_list: list[Context] | None = None
         self._deferred_init: tuple = ()  # (init, contexts, default init, data or None)
         self._trainer: Any = None  # the Trainer that updates it
-        self._owner: weakref.ref | None = None  # weak reference to the block that created it
+        self._owner: Any = None  # a weak reference to the block that created it
         self._shard: tuple[str | None, ...] | None = None
         self._part: Part | None = None  # where it is split over more than one rank
         self._grad_req = ""
@@ -191,38 +192,23 @@ class Parameter:
         axes = None if axes is None else tuple(axes)
         if axes == self._shard:
             return
-        named = [(i, a) for i, a in enumerate(axes or ()) if a is not None]
-        if len(named) > 1 or (named and "default" != self._stype == self._grad_stype):
-            raise ParameterError(
-                f"Parameter '{self.name}': shard must name one axis, of a dense parameter, got"
-                f" {axes}"
-            )
-        if self._trainer is not None:
-            raise ParameterError(
-                f"Parameter '{self.name}': shard is set after a Trainer took it\n  fix: shard first"
-            )
+        wrong = shards.misuse(self, axes)
+        if wrong:
+            raise ParameterError(f"Parameter '{self.name}': {wrong}")
+        part = shards.part_of(axes)
         whole = None if self._data is None else self._reduce()
-        self._shard, self._part = axes, None
-        if named:
-            axis, name = named[0]
-            group: Group = current_mesh().group(name)
-            self._part = Part(axis, group) if group.size > 1 else None
+        self._shard, self._part = axes, part
         if whole is not None:
             self._init_impl(whole, self._ctx_list)
 
     def _own(self, whole: NDArray) -> NDArray:
         """What this rank keeps of the whole array."""
-        part = self._part
-        if part is None:
+        if self._part is None:
             return whole
-        assert self._shard is not None
-        if len(self._shard) != len(whole.shape) or whole.shape[part.axis] % part.group.size:
-            raise ParameterError(
-                f"Parameter '{self.name}': shard={self._shard} does not fit shape {whole.shape}: an"
-                f" entry for each axis, and axis {part.axis} must be divisible by the"
-                f" {part.group.size} ranks of {self._shard[part.axis]!r}"
-            )
-        return part.of(whole)
+        wrong = shards.misfit(self, whole.shape)
+        if wrong:
+            raise ParameterError(f"Parameter '{self.name}': {wrong}")
+        return self._part.of(whole)
 
     def _sizes(self) -> tuple[int, ...]:
         """The shape of a parameter that was created with one, as those of layers are; 0 stands
@@ -272,10 +258,7 @@ class Parameter:
         if init is None:
             init = default_init if self.init is None else self.init
         if not shape_is_known(self._shape) and not self._allow_deferred_init:
-            raise ParameterError(
-                f"Cannot initialize Parameter '{self.name}' because it has invalid shape: "
-                f"{self._shape}.\n  fix: {self._shape_fix()}"
-            )
+            raise ParameterError(unready.bad_shape(self))
         self._deferred_init = (init, contexts, default_init, None)
         if shape_is_known(self._shape):
             self._finish_deferred_init()
@@ -285,10 +268,7 @@ class Parameter:
             return
         init, contexts, default_init, data = self._deferred_init
         if not shape_is_known(self._shape):
-            raise ParameterError(
-                f"Cannot initialize Parameter '{self.name}' because it has invalid shape: "
-                f"{self._shape}.\n  fix: {self._shape_fix()}"
-            )
+            raise ParameterError(unready.bad_shape(self))
         self._deferred_init = ()
         with autograd.pause():
             if data is None:
@@ -299,7 +279,7 @@ class Parameter:
                     initializer.InitDesc(self.name, {"__init__": init} if own else {}), data
                 )
             if self._part is not None:
-                broadcast(data, name=self.name)  # all parts are of one array
+                shards.same_everywhere(self, data)
             self._init_impl(data, contexts)
 
     def _init_impl(self, data: NDArray, contexts) -> None:
@@ -468,78 +448,10 @@ class Parameter:
             raise MXNetError(f"Parameter '{self.name}' has not been initialized")
         return list(self._ctx_list or ())
 
-    def row_sparse_data(self, row_id: Any) -> NDArray:
-        """The rows at row_id (an array of numbers) of a row_sparse parameter, as a row_sparse array
-        on row_id's device. Gradients flow to the parameter. Raises MXNetError for dense ones.
-
-        With a Trainer, whose store holds the weight, this is the parameter's own array, which then
-        has only these rows.
-        """
-        self._must_be_sparse("row_sparse_data")
-        return self._rows(self._data_on(row_id.context), row_id)
-
-    def list_row_sparse_data(self, row_id: Any) -> list[NDArray]:
-        """The rows at row_id on every device; see row_sparse_data."""
-        self._must_be_sparse("list_row_sparse_data")
-        if self._data is None:
-            raise self._not_initialized()
-        return [self._rows(a, row_id) for a in self._data]
-
-    def _rows(self, array: NDArray, row_id: NDArray) -> NDArray:
-        ids = row_id.reshape((-1,)).as_in_context(array.context)
-        if self._trainer is None:
-            return functions._sparse_retain(array, ids)
-        self._trainer._row_sparse_pull(self, array, ids)
-        return array
-
-    def _must_be_sparse(self, method: str) -> None:
-        if self._stype != "row_sparse":
-            raise MXNetError(
-                f"Cannot return a copy of Parameter '{self.name}' via {method}() because its"
-                f" storage type is {self._stype}. Please use data() instead."
-            )
-        if tracing_state.tracer is not None:
-            raise MXNetError(f"{method}: Parameter '{self.name}' is being traced as a Symbol")
-
     def _not_initialized(self) -> MXNetError:
         if self._deferred_init:
-            unknown = [i for i, n in enumerate(self._shape or ()) if n <= 0]
-            return DeferredInitializationError(
-                f"Parameter '{self.name}' has not been initialized yet because initialization was"
-                " deferred:"
-                f" {'dimension ' + ', '.join(map(str, unknown)) if unknown else 'the rank'} of its"
-                f" shape {self._shape} is unknown until data has passed through the network\n  at:"
-                f" {self._where()}\n  fix: {self._shape_fix()}"
-            )
-        return MXNetError(
-            f"Parameter '{self.name}' has not been initialized. Note that you should initialize"
-            " parameters and create Trainer with Block.collect_params() instead of Block.params"
-            " because the later does not include Parameters of nested child Blocks\n  at:"
-            f" {self._where()}\n  fix: net.initialize()"
-        )
-
-    def _block(self):
-        return self._owner() if self._owner is not None else None
-
-    def _where(self) -> str:
-        block = self._block()
-        return (
-            f'{type(block).__name__} "{block.name}"'
-            if block is not None
-            else f'parameter "{self.name}"'
-        )
-
-    def _shape_fix(self) -> str:
-        argument = getattr(self._block(), "size_argument", None)
-        say = (
-            f"{argument}=... in the layer {self._where()}"
-            if argument
-            else "the whole shape, shape=(...)"
-        )
-        return (
-            "pass one batch of data through the network (or call net.infer_shape(x)), or give"
-            f" {say}"
-        )
+            return DeferredInitializationError(unready.deferred(self))
+        return MXNetError(unready.missing(self))
 
     # ---- changes ---------------------------------------------------------------------------------
 
@@ -626,23 +538,12 @@ class Parameter:
         if self._data is None:
             raise self._not_initialized()
         if self._part is not None:
-            return self._part.whole(self._data[0]).copyto(cpu())
+            return shards.whole(self, self._data[0])
         if len(self._data) == 1:
             return self._data[0].copyto(cpu())
         with autograd.pause():
             copies = [a.copyto(cpu()) for a in self._data]
             return functions.add_n(*copies) / len(copies)
-
-
-class _TracingState(threading.local):
-    """The current trace of this thread, in which parameters are Symbols; `eager`: hybridized blocks
-    run eagerly."""
-
-    tracer: Any = None  # a trace.Tracer
-    eager = False
-
-
-tracing_state = _TracingState()
 
 
 def _rebuild(cls, attributes, data):
@@ -689,13 +590,6 @@ class Constant(Parameter):
                 f" new value {req} is ignored.",
                 stacklevel=2,
             )
-
-
-def owned(parameter: Parameter, block: Any) -> None:
-    """Stores a weak reference to the first block that registered a parameter, for error
-    messages."""
-    if parameter._owner is None:
-        parameter._owner = weakref.ref(block)
 
 
 def __getattr__(name):

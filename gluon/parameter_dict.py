@@ -14,6 +14,7 @@ from ..engine.error import InvalidType, MissingKey, close_matches
 from ..kernels.record import dtype_name
 from ..ndarray import NDArray, functions, serialization
 from ..training import initializer
+from . import shard
 from .parameter import Constant, Parameter, ParameterError
 
 
@@ -180,7 +181,7 @@ class ParameterDict:
             arrays[name[len(strip_prefix) :]] = (
                 parameter._reduce() if parameter._data is not None else parameter.data()
             )
-        serialization.save(filename, arrays)
+        shard.write(self.values(), lambda: serialization.save(filename, arrays))
 
     def load(
         self,

@@ -8,7 +8,7 @@ from typing import Any
 from ..engine.error import MXNetError
 from ..ndarray import autograd
 from ..ndarray.ndarray import NDArray
-from .parameter import tracing_state
+from .tracing import tracing_state
 
 ROW = "{:>20}  {:>42} {:>15}"
 WIDTH = 80

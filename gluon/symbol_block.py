@@ -17,6 +17,7 @@ from ..ndarray import serialization
 from ..ndarray.cached import CachedGraph
 from ..ndarray.ndarray import NDArray, state
 from ..ndarray.nesting import unflatten
+from . import shard
 from .hybrid import HybridBlock
 from .parameter import Parameter, shape_is_known
 from .parameter_dict import ParameterDict
@@ -260,15 +261,16 @@ class SymbolBlock(HybridBlock):
         self, path: str | PathLike[str], epoch: int = 0, remove_amp_cast: bool = True
     ) -> None:
         """Writes `path-symbol.json` and `path-%04d.params` (epoch)."""
-        self._group.save(f"{path}-symbol.json", remove_amp_cast=remove_amp_cast)
         auxiliary = set(self._group.list_auxiliary_states())
-        serialization.save(
-            f"{path}-{epoch:04d}.params",
-            {
-                f"{'aux' if n in auxiliary else 'arg'}:{n}": p._reduce()
-                for n, p in self.params.items()
-            },
-        )
+        arrays = {
+            f"{'aux' if n in auxiliary else 'arg'}:{n}": p._reduce() for n, p in self.params.items()
+        }
+
+        def write() -> None:
+            self._group.save(f"{path}-symbol.json", remove_amp_cast=remove_amp_cast)
+            serialization.save(f"{path}-{epoch:04d}.params", arrays)
+
+        shard.write(self.params.values(), write)
 
 
 def _declared(attrs: dict) -> dict:

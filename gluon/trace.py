@@ -11,14 +11,18 @@ from typing import Any
 from ..engine import Context, current_context
 from ..engine.error import DynamicShape, InvalidValue, MXNetError
 from ..graph.graph import Node, Value, rewrite, topological, values_of, variable, with_inputs
-from ..graph.passes.shard import Split, split_graph
+from ..graph.passes.shard import split_graph
+from ..graph.passes.shard_layouts import Split
 from ..graph.placement import TO_DEVICE, Placement, crosses
+from ..kernels.traits import Collective
 from ..ndarray import autograd
 from ..ndarray.cached import CachedGraph
+from ..ndarray.creation import zeros
 from ..ndarray.monitored import Watcher, run_forward
 from ..ndarray.ndarray import NDArray, state
 from ..ndarray.nesting import Constant, flatten, unflatten
-from .parameter import Parameter, shape_is_known, tracing_state
+from .parameter import Parameter, shape_is_known
+from .tracing import tracing_state
 
 
 class StructureError(InvalidValue):
@@ -153,6 +157,15 @@ class Trace:
                     p._finish_deferred_init()
             if not seen:
                 raise
+
+    def without_messages(self, block: Any) -> Trace:
+        """A trace of the same inputs to predict, if this one has collectives: ranks that train, not
+        a network, exchange statistics."""
+        nodes = topological(self.symbol._outputs)
+        if not any(n.op is not None and n.op.has(Collective) for n in nodes):
+            return self
+        given = [zeros(v.shape, dtype=v.type.dtype) for v in self.data_values]
+        return Trace(block, unflatten(self.in_structure, given), False)
 
     def finish_parameters(self) -> None:
         """Sets unknown parameter shapes to those inferred by tracing, and completes their

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dist import Group, init
+from ..dist import Group, broadcast, init
 from ..engine import files
 from ..engine.error import InvalidValue
 from ..ndarray.autograd import rank_gradients
@@ -25,6 +25,7 @@ from ..training.kvstore.choose import (
 from ..training.kvstore.dist_async import AsyncStore
 from ..training.kvstore.sharded import make_sharded
 from ..training.optimizer import Optimizer
+from . import shard as shards
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
 
@@ -41,7 +42,9 @@ class Trainer:
         optimizer: name or Optimizer. optimizer_params: its arguments, e.g. {"learning_rate": 0.1,
             "momentum": 0.9}.
         kvstore: a store, or the name of one, that sums the gradients of several devices. None: each
-            device uses its own gradient. With one device a name creates no store.
+            device uses its own gradient. With one device a name creates no store. "dist_sync" sums
+            over the axis "data" of the current mesh (`mx.dist.mesh`), without a mesh over all
+            ranks.
         compression_params: {"type": "2bit", "threshold": 0.5} compresses gradients to two bits.
         update_on_kvstore: True: the store updates the weights and the devices copy them (default
             with a store). False: each device updates its own.
@@ -89,6 +92,7 @@ class Trainer:
         self._amp_loss_scaler: Any = None  # amp.LossScaler
         self._amp_original_scale = self._scale
         self._contexts = self._check_contexts()
+        self._split_over = shards.groups(self._params)
         self._init_optimizer(optimizer, optimizer_params or {})
         if isinstance(optimizer, opt.Optimizer):
             self._scale = float(optimizer.rescale_grad)
@@ -142,6 +146,9 @@ class Trainer:
             optimizer.param_dict = by_index
         else:
             self._optimizer = opt.create(optimizer, param_dict=by_index, **params)
+        wrong = shards.needs_whole(self._params, self._optimizer)
+        if wrong:
+            raise TrainerError(wrong)
         self._updaters = self._made_updaters(len(self._contexts) or 1)
 
     # ---- the store -------------------------------------------------------------------------------
@@ -212,13 +219,9 @@ class Trainer:
                 "Please set update_on_kvstore=True when training in async mode: servers update the"
                 " weights"
             )
-        split = [p.name for p in self._params if p._part is not None]
-        if split and getattr(store, "num_workers", 1) > 1:
-            raise TrainerError(
-                f"kvstore={store.type!r} sums gradients over all ranks, but {split[0]} is split"
-                " over some\n  fix: kvstore=None, and mx.dist.sum_gradients(net,"
-                " mesh.group('data')) before step"
-            )
+        wrong = shards.mixed(self._params, store)
+        if wrong:
+            raise TrainerError(wrong)
         if on_store and not store.is_capable("optimizer"):
             raise TrainerError(
                 f"Please set update_on_kvstore=False when training with {type(store)}"
@@ -244,13 +247,16 @@ class Trainer:
         if p._data is None:
             return False
         i, store = self._param2idx[p.name], self._store
+        if p._part is None and ranks_of(store) is not None:
+            for group in self._split_over:  # before the store gives it to all copies of this rank
+                broadcast(p._data[0], group=group, name=p.name)
         if isinstance(store, KVStore) and i in store:
             store._set(i, p._data[0])  # set by the user: the optimizer's states are kept
         elif p._stype != "default" or not equal and isinstance(store, KVStore):
             store.init(i, p._data[0])
         else:
             store.broadcast(i, p._data[0], p.list_data())
-        if isinstance(store, KVStore) and self._update_on_kvstore:
+        if isinstance(store, KVStore) and self._update_on_kvstore and p._stype == "default":
             store.share(i, p.list_data())
         return True
 
@@ -349,17 +355,25 @@ class Trainer:
         store = self._kvstore
         if store is None:
             return
+        if self._amp_loss_scaler is not None and getattr(store, "_compression", None) is not None:
+            raise TrainerError(
+                "mixed precision checks gradients for inf and NaN after they are summed, but"
+                " compression replaces those, and keeps errors that depend on the loss scale\n"
+                "  fix: a Trainer and store without compression_params; or amp.init('bfloat16')"
+                " without init_trainer, which needs no loss scale"
+            )
         wanted = [(i, p) for i, p in enumerate(self._params) if p.grad_req != "null"]
         if isinstance(store, KVStore):  # in one call, so that updates are batched
             dense = [(i, p) for i, p in wanted[::-1] if p.list_grad()[0].stype == "default"]
             # in the order in which backward computes them
             dense.sort(key=lambda item: item[1].list_data()[0]._tape.rank)
             wanted = [(i, p) for i, p in wanted if p.list_grad()[0].stype != "default"]
-            targets = [p.list_data() for _, p in dense] if self._update_on_kvstore else None
-            keys = [i for i, _ in dense]
-            store.pushpull(
-                keys, [p.list_grad() for _, p in dense], out=targets, priority=[-i for i in keys]
-            )
+            keys, grads = [i for i, _ in dense], [p.list_grad() for _, p in dense]
+            firsts = [-i for i in keys]
+            if self._update_on_kvstore:
+                store.pushpull(keys, grads, [p.list_data() for _, p in dense], firsts)
+            else:
+                store.sum_in_place(keys, grads, firsts)
         for i, p in wanted:
             grads = p.list_grad()
             if grads[0].stype != "default":

@@ -123,7 +123,7 @@ class Inference:
     """What is known of every value of a graph, and what follows from it.
 
     shapes, dtypes: given ones of variables, by node; a whole shape is taken instead of the declared
-    one. What no dtype is given for is float32 unless an operator tells otherwise (default_dtype).
+    one. What no dtype is given for is float32 unless an operator says otherwise (default_dtype).
     only_shapes: dtypes are not looked at. known: types of any values.
     Raises OperatorError where rules are broken.
     """
@@ -232,7 +232,7 @@ class Inference:
             if not self._waits or self.dtype[node.inputs[0]] is not None:
                 self._complete(node, outs, ins)
         except DynamicShape:
-            return True  # only a run tells
+            return True  # known only when it runs
         return False
 
     def _infer(self, node: Node, ins: Sequence[Type]) -> Sequence[Type]:

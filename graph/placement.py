@@ -40,8 +40,8 @@ class Placement:
     """The device of each node of a graph.
 
     known: devices of variables. What depends on none of them runs where it is read, and so do
-    variables that are not in `known`: `readers` tells for each the devices. wanted: where values of
-    which nothing else tells should be. default: for the rest. Raises DeviceError for a node whose
+    variables that are not in `known`: `readers` gives the devices of each. wanted: of values whose
+    device nothing else decides. default: for the rest. Raises DeviceError for a node whose
     inputs are on several devices.
     """
 
@@ -238,7 +238,7 @@ class PlacedProgram:
         layouts: Mapping[Value, str] | None = None,
         wanted: Sequence[Context] = (),
     ):
-        """wanted: where outputs should be of which no input tells."""
+        """wanted: devices of outputs for which no input decides."""
         outputs, variables = extract(outputs, inputs)
         place = Placement(
             outputs, dict(zip(variables, devices)), devices[0], dict(zip(outputs, wanted))

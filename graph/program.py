@@ -418,8 +418,8 @@ class _Assignment:
 
     def _joined(self, owned, effects: Effects, device) -> dict[Value, tuple[Value, int, int]]:
         """Values that are made where a join wants them, so that it has nothing to copy: value ->
-        (the joined array, the offset in it and its size, in bytes). Larger joined arrays would take
-        their room too long before they are there."""
+        (the joined array, the offset in it and its size, in bytes). For larger joined arrays
+        the memory would be taken long before the result is complete."""
         found: dict[Value, tuple[Value, int]] = {}
         steps = set(self.steps)
         kept = {self.base(v) for v in owned} | effects.written

@@ -1,6 +1,6 @@
 """The runner: a typed graph compiled at a tier, its gradient program, and what serves calls of
-both. Hybridized blocks, executors and recorded tapes run what is made here. There are no arrays:
-who calls knows where they are."""
+both. Hybridized blocks, executors and recorded tapes run what is made here. It holds no arrays: its
+callers do."""
 
 from __future__ import annotations
 

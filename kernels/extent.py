@@ -127,7 +127,7 @@ class Way:
     # ---- equations -------------------------------------------------------------------------------
 
     def equate(self, terms: Terms) -> None:
-        """Takes it that a polynomial is 0, and solves for what that tells. Raises Contradiction."""
+        """Assumes that a polynomial is 0, and solves for sizes. Raises Contradiction."""
         waiting = [terms]
         while waiting:
             terms = self._without_factors(self.resolved(waiting.pop()))
@@ -329,7 +329,7 @@ class Extent:
     def __bool__(self):
         return not self.way.is_zero(self.terms)
 
-    # a set or a dict would tell two unknown sizes apart without asking
+    # a set or a dict would distinguish two unknown sizes without asking
     __hash__ = __index__ = __int__ = __float__ = _undecided  # type: ignore[assignment]
 
 

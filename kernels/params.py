@@ -189,7 +189,7 @@ PARSERS: dict[str, Callable] = {
     "dtype": dtype_name,
     "floats": lambda v: tuple(as_float(x) for x in several(_literal(v))),
 }
-# what a wrong value is told, where the name of the kind does not say it
+# what errors call a kind, where that is not its name
 KIND_TEXT = {"shape": "an int or a tuple of ints", "floats": "a float or a tuple of floats"}
 PARSERS |= {kind + "?": _optional(parse) for kind, parse in PARSERS.items()}
 

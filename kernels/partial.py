@@ -52,7 +52,7 @@ def from_zeros(shape: Sequence[int] | None) -> Any:
 def complete(
     op: Operator, attrs: dict[str, Any], ins: Sequence[Known], outs: Sequence[Known]
 ) -> tuple[list[Known], list[Known]]:
-    """What the record's `fill` and `infer` tell beyond what is known, found once for equal calls.
+    """What the record's `fill` and `infer` add to what is known, found once for equal calls.
     attrs: in the record's order. Raises OperatorError where what is known cannot be,
     DynamicShape."""
     key = (*attrs.values(), "|", *ins, "|", *outs)

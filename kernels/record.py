@@ -179,11 +179,11 @@ class Operator(Remembered):
         return full
 
     def attribute_key(self, attrs: dict[str, Any]) -> Collection:
-        """What tells complete attributes apart: their values, in the record's order."""
+        """What distinguishes complete attributes: their values, in the record's order."""
         for name in self.float_params:
             value = attrs[name]
             if value == 0 or type(value) is tuple:
-                return (repr(attrs),)  # tells 0.0 from -0.0, which compare equal
+                return (repr(attrs),)  # distinguishes 0.0 from -0.0, which are equal
         return attrs.values()
 
     def shared(self, attrs: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from .shapes import contiguous, one_axis
 from .spec import ITEM_BYTES
 from .traits import Join
 
-# the second input only tells a shape
+# the second input only gives a shape
 LIKE = ("reshape_like", "broadcast_like", "slice_like", "_identity_with_attr_like_rhs")
 VIEWS = (
     "Reshape",

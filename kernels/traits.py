@@ -175,7 +175,7 @@ class Sum:
 
 
 class Cast:
-    """The shape is its input's, and the dtype tells nothing of its input's."""
+    """The shape is its input's; the dtype does not depend on its input's."""
 
 
 class PrecisionCast:
@@ -205,6 +205,19 @@ class Reduction(NamedTuple):
     that computes the same: sum, mean, max, min, prod, ..."""
 
     kind: str
+
+
+class WeightUpdate(NamedTuple):
+    """Updates weights. The inputs of each are the weight, the gradient, the states of the rule and,
+    if `wide`, the weight in float32.
+
+    rule: its name in update_loops.RULES; "lamb": several. preloaded: the last two inputs are the
+        learning rates and the weight decays of all weights.
+    """
+
+    rule: str
+    wide: bool = False
+    preloaded: bool = False
 
 
 # ---- operators that only move elements -----------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from .record import Operator, Type
 from .statements import MADE, Loop, Name, Statement
+from .traits import WeightUpdate
 
 
 class Rule(NamedTuple):
@@ -127,16 +128,6 @@ def loop_name(name: str) -> str:
     return f"update:{name}"
 
 
-def rule_name(operator: str) -> str | None:
-    """The rule by which an operator updates each of its weights: the name without the prefixes of
-    the forms for many weights and for 16-bit ones."""
-    for prefix in ("preloaded_multi_", "_multi_", "multi_", ""):
-        if operator.startswith(prefix):
-            break
-    name = operator[len(prefix) :].replace("mp_", "", 1)
-    return next((n for n in (name, f"_{name}") if n in RULES), None)
-
-
 # parameters with a number for each weight -> the rule's name for it
 LISTS = {"lrs": "lr", "learning_rates": "lr", "wds": "wd", "etas": "eta", "step_count": "t"}
 
@@ -162,11 +153,12 @@ def update_of(
     op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict, name: str | None = None
 ) -> Update:
     """What an operator does by its rule, or by the rule of that name."""
-    name = name or str(rule_name(op.name))
-    n, states, wide = len(outs), RULES[name].states, "mp_" in op.name
+    trait = op.trait(WeightUpdate)
+    assert trait is not None
+    name = name or trait.rule
+    n, states, wide = len(outs), RULES[name].states, trait.wide
     after = ins[n * (2 + states + wide) :]
-    preloaded = op.name.startswith("preloaded_")
-    return Update(name, n, states, wide, preloaded, after, scalars_of(op, attrs))
+    return Update(name, n, states, wide, trait.preloaded, after, scalars_of(op, attrs))
 
 
 def scalars_of(op: Operator, attrs: dict) -> dict[str, range]:

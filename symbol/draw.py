@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import graphviz
@@ -280,11 +280,13 @@ def draw(
     node_attrs: dict[str, str] | None = None,
     hide_weights: bool = True,
     collapse: bool = False,
+    boxes: Sequence[tuple[str, str, Collection[Node]]] = (),
 ) -> Drawing:
     """A drawing of a graph, inputs above outputs, with shapes on the edges if known.
 
     node_attrs: DOT attributes of every node. collapse: consecutive equal blocks are drawn once, "x
-        3".
+        3". boxes: (title, colour, nodes) of nodes that are drawn in one box; edges between boxes
+        are red.
     """
     known = shapes_of(outputs, shapes, dtypes)
     hidden = hidden_nodes(outputs) if hide_weights else set()
@@ -340,6 +342,15 @@ def draw(
             for i in range(r.first, r.first + r.length):
                 add(cluster, i)
                 inside.add(i)
+    box_of = {n: k for k, (_, _, members) in enumerate(boxes) for n in members}
+    for k, (name, fill, members) in enumerate(boxes):
+        with picture.subgraph(name=f"cluster_box{k}") as cluster:
+            cluster.attr(label=name, labeljust="l", fontname="Helvetica", fontsize="12")
+            cluster.attr(style="filled", fillcolor=fill)
+            for i, node in enumerate(nodes):
+                if node in members and i not in inside:
+                    add(cluster, i)
+                    inside.add(i)
     for i in range(len(nodes)):
         if i not in inside:
             add(picture, i)
@@ -354,7 +365,9 @@ def draw(
             if (source, i, v.index) not in drawn:
                 drawn.add((source, i, v.index))
                 text = "\u00d7".join(map(str, known[v])) if v in known else ""
-                picture.edge(f"n{source}", f"n{i}", label=f" {text}" if text else None)
+                between = box_of.get(v.node, box_of.get(node)) != box_of.get(node)
+                red = {"color": "#d32f2f", "penwidth": "2"} if between else {}
+                picture.edge(f"n{source}", f"n{i}", label=f" {text}" if text else None, **red)
     return picture
 
 

@@ -21,7 +21,9 @@ FAILED_S = 15.0  # for ranks and mpiexec to end after a rank failed; mpiexec wai
 # a line that the heartbeat printed (engine/core/heartbeat.c, dist/heartbeat.py)
 FAILED = re.compile(r"(?:\[\d+\] )?plait: (rank \d+ of \d+.*)")
 MORE = re.compile(r"(?:\[\d+\] )?(  (?:at|fix|cause): .*)")
-LAST = re.compile(r"(?:\[\d+\] )?([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b.*)")
+LAST = re.compile(
+    r"(?:\[\d+\] )?([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b.*|plait\.[\w.]+: .*)"
+)
 FORWARDED = ("PLAIT_", "DMLC_", "MXNET_", "PYTHON", "OMP_")  # variables for other machines
 LAUNCHERS = {  # of MXNet's tools/launch.py: what to do instead
     "slurm": "srun starts the ranks itself: srun -n 4 python train.py (docs/guide/distributed.md)",

@@ -1,8 +1,9 @@
 /* Collectives: a schedule is run by one loop, over messages of MPI.
  *
  * An operation is started by its first poll and then polled until all its slices are done. A slice that is done leaves
- * its slot, with its part of the scratch memory, to the next one. MPI knows handles as words: an int of MPICH and a
- * pointer of Open MPI are both passed in a register; in memory each has its own size.
+ * its slot, with its part of the scratch memory, to the next one. Slices use SLICE_TAGS tags in turn: one begins when
+ * the one that had its tag is done here, and MPI keeps messages of one tag in order. MPI knows handles as words: an int
+ * of MPICH and a pointer of Open MPI are both passed in a register; in memory each has its own size.
  *
  * The requests of all operations lie in one table. MPI looks at its links, a system call over TCP, in each call that
  * tests a request; so one call tests all of them, and one operation of those that are polled in turn makes it. */
@@ -19,9 +20,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLICE_BITS = 12, MAX_SLICES = (1 << SLICE_BITS) - 1, DESCRIPTION_BYTES = 512, MESSAGE_BYTES = 4400 };
+enum { TAG_BITS = 12, SLICE_TAGS = (1 << TAG_BITS) - 1, DESCRIPTION_TAG = SLICE_TAGS };
+enum { DESCRIPTION_BYTES = 512, MESSAGE_BYTES = 4400 };
 static const int64_t FINISHED_NS = 1000000000;
-enum { MAX_WORK = 16, IDLE_NS = 8000 };
+static const int64_t DOUBT_NS = 5000000000;   /* for a better reason than that a message failed */
+enum { MAX_WORK = 16, IDLE_NS = 8000, REQUEST_NS = 20 };    /* of tests that find nothing: less than that */
 enum { NOT_POSTED = 0, POSTED, COMPLETE, ARRIVED };     /* complete: for MPI; arrived: the operation knows */
 
 static struct {
@@ -30,9 +33,10 @@ static struct {
     int (*testany)(int n, void *requests, int *index, int *flag, void *status);
     int (*get_count)(const void *status, uintptr_t type, int *n);
     int (*error_string)(int code, char *text, int *n);
+    int (*error_class)(int code, int *class);
     uintptr_t byte, no_request;
     size_t request_bytes;
-    int n_ids;
+    int n_ids, truncated;                     /* truncated: the class of a message longer than its receive */
 } mpi;
 
 /* Guards MPI, which need not be thread-safe, and what follows: in naive mode several threads poll. */
@@ -82,6 +86,9 @@ typedef struct {
     const char *name;
     int id, n_next, n_open;                   /* slices: the next one, and those not done */
     int64_t start_ns;                         /* 0: not started */
+    char *doubt;                              /* NULL, or how a message failed; given up with it at doubt_ns */
+    int64_t doubt_ns;
+    int doubt_status;
     int64_t n_looks;                          /* at the last poll */
     double timeout_s;
     bool described, abandoned;
@@ -98,13 +105,14 @@ static int mpi_fail(int code, const char *what)
     return pl_fail(PL_FAILED, message_text);
 }
 
-int pl_mpi_open(const char *library, uintptr_t byte, uintptr_t no_request, size_t request_bytes, int largest_tag)
+int pl_mpi_open(const char *library, uintptr_t byte, uintptr_t no_request, size_t request_bytes, int largest_tag,
+                int truncated)
 {
     void *found = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
     const struct { const char *name; void **to; } functions[] = {
         {"MPI_Isend", (void **)&mpi.isend}, {"MPI_Irecv", (void **)&mpi.irecv},
         {"MPI_Testany", (void **)&mpi.testany}, {"MPI_Get_count", (void **)&mpi.get_count},
-        {"MPI_Error_string", (void **)&mpi.error_string},
+        {"MPI_Error_string", (void **)&mpi.error_string}, {"MPI_Error_class", (void **)&mpi.error_class},
     };
     char text[MESSAGE_BYTES];
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
@@ -115,9 +123,10 @@ int pl_mpi_open(const char *library, uintptr_t byte, uintptr_t no_request, size_
         }
     }
     mpi.byte = byte;
+    mpi.truncated = truncated;
     mpi.no_request = no_request;
     mpi.request_bytes = request_bytes;
-    int64_t ids = ((int64_t)largest_tag + 1) >> SLICE_BITS;
+    int64_t ids = ((int64_t)largest_tag + 1) >> TAG_BITS;
     mpi.n_ids = ids < 1 << 16 ? (int)ids : 1 << 16;
     if (mpi.n_ids < 2)
         return pl_fail(PL_EINVAL, "MPI: its tags are too small for collectives of plait");
@@ -179,10 +188,6 @@ int pl_group_left(uintptr_t handle)
 
 uintptr_t pl_schedule_new(const pl_schedule_spec *spec)
 {
-    if (spec->n_slices > MAX_SLICES) {
-        pl_fail(PL_EINVAL, "schedule: too many slices\n  fix: larger ones");
-        return 0;
-    }
     schedule *made = calloc(1, sizeof *made);
     if (!made)
         goto no_memory;
@@ -240,6 +245,7 @@ static void call_free(void *arg)
     }
     pl_schedule_free((uintptr_t)c->schedule);
     pl_group_free((uintptr_t)c->group);
+    free(c->doubt);
     free(c);
 }
 
@@ -271,11 +277,11 @@ static bool has_room(void)
 
 static void *request_at(int i) { return posted.requests + (size_t)i * mpi.request_bytes; }
 
-static int post(const call *c, message *m, bool sends, void *data, int64_t bytes, int peer, int slice)
+static int post(const call *c, message *m, bool sends, void *data, int64_t bytes, int peer, int number)
 {
     if (!has_room())
         return pl_fail(PL_ENOMEM, "collective: out of memory for messages");
-    int tag = c->id << SLICE_BITS | slice;
+    int tag = c->id << TAG_BITS | number;
     void *request = request_at(posted.n);
     int code = sends ? mpi.isend(data, (int)bytes, mpi.byte, peer, tag, c->group->communicator, request)
                      : mpi.irecv(data, (int)bytes, mpi.byte, peer, tag, c->group->communicator, request);
@@ -344,7 +350,7 @@ static int look(const call *c, bool *moved)
             moved_ns = end_ns;
             break;
         }
-        if (end_ns - start_ns < IDLE_NS)
+        if (end_ns - start_ns < IDLE_NS + (int64_t)posted.n * REQUEST_NS)
             break;
         start_ns = end_ns;
     }
@@ -354,13 +360,18 @@ static int look(const call *c, bool *moved)
 /* Takes a message that is complete. */
 static int take(const call *c, message *m)
 {
-    if (m->code)
+    int class = 0;
+    char got[32] = "more";
+    bool is_longer = m->code && !m->sends && !mpi.error_class(m->code, &class) && class == mpi.truncated;
+    if (m->code && !is_longer)
         return mpi_fail(m->code, c->name);
     m->state = ARRIVED;
-    if (!m->sends && m->n_got != m->bytes) {
+    if (is_longer || (!m->sends && m->n_got != m->bytes)) {
         char text[300];
-        snprintf(text, sizeof text, "%s: got %d bytes where %lld were expected\n"
-                 "  fix: the same shapes and dtypes on all ranks", c->name, m->n_got, (long long)m->bytes);
+        if (!is_longer)
+            snprintf(got, sizeof got, "%d", m->n_got);
+        snprintf(text, sizeof text, "%s: %lld bytes were expected, and %s came\n"
+                 "  fix: the same shapes and dtypes on all ranks", c->name, (long long)m->bytes, got);
         return pl_fail(PL_EINVAL, text);
     }
     return PL_OK;
@@ -386,7 +397,8 @@ static int exchange(call *c, slot *s, const pl_round *round, int *n_left)
         bool sends = step->kind == PL_STEP_SEND;
         int status = PL_OK;
         if (m->state == NOT_POSTED && (!sends || has_credit(step->bytes)))
-            status = post(c, m, sends, address(c, s, step->at), step->bytes, step->peer, s->slice);
+            status = post(c, m, sends, address(c, s, step->at), step->bytes, step->peer,
+                          s->slice % SLICE_TAGS);
         else if (m->state == COMPLETE)
             status = take(c, m);
         if (status != PL_OK)
@@ -410,13 +422,22 @@ static int compute(const call *c, const slot *s, const pl_step *step)
     return pl_kernel_run((pl_plan *)spec->plans[step->plan], bufs, NULL);
 }
 
+/* Is the slice done that had the tag of the next one? */
+static bool has_tag(const call *c)
+{
+    for (int k = 0; k < c->schedule->spec.n_slots; k++)
+        if (c->slots[k].slice >= 0 && c->slots[k].slice <= c->n_next - SLICE_TAGS)
+            return false;
+    return true;
+}
+
 /* Runs a slot as far as it gets. */
 static int slot_advance(call *c, slot *s)
 {
     const pl_schedule_spec *spec = &c->schedule->spec;
     for (;;) {
         if (s->slice < 0) {
-            if (c->n_next == spec->n_slices)
+            if (c->n_next == spec->n_slices || !has_tag(c))
                 return PL_OK;
             s->slice = c->n_next++;
             s->round = 0;
@@ -448,9 +469,9 @@ static int describe(call *c)
     group *g = c->group;
     int left = (g->rank + g->n_ranks - 1) % g->n_ranks, right = (g->rank + 1) % g->n_ranks, status = PL_OK;
     if (c->mine.state == NOT_POSTED) {
-        status = post(c, &c->theirs, false, c->got_text, sizeof c->got_text, left, MAX_SLICES);
+        status = post(c, &c->theirs, false, c->got_text, sizeof c->got_text, left, DESCRIPTION_TAG);
         if (status == PL_OK)
-            status = post(c, &c->mine, true, c->sent_text, sizeof c->sent_text, right, MAX_SLICES);
+            status = post(c, &c->mine, true, c->sent_text, sizeof c->sent_text, right, DESCRIPTION_TAG);
     }
     if (status == PL_OK && c->mine.state == COMPLETE)
         status = take(c, &c->mine);
@@ -536,6 +557,18 @@ static int check_finished(const call *c)
     return PL_OK;
 }
 
+/* A message failed, or has another size. Ranks may differ in what they run: which one does not say, but some rank's
+ * comparison of descriptions soon will, this one's or another's. So that counts, and this error only after a time. */
+static int doubt(call *c, int status)
+{
+    if (!(c->doubt = strdup(pl_error_message())))
+        return status;
+    c->doubt_status = status;
+    c->doubt_ns = pl_profiler_now() + DOUBT_NS;
+    pl_fail_forget();
+    return PL_OK;
+}
+
 /* Messages that are on their way keep their memory for ever: MPI may still use it. */
 static void abandon(call *c)
 {
@@ -550,7 +583,12 @@ static int call_cancel(void *arg)
 {
     call *c = arg;
     pthread_mutex_lock(&comm_lock);
-    if (!atomic_load(&gave_up) && c->timeout_s > 0 && pl_profiler_now() - c->start_ns >= (int64_t)(c->timeout_s * 1e9))
+    bool is_over = c->timeout_s > 0 && pl_profiler_now() - c->start_ns >= (int64_t)(c->timeout_s * 1e9);
+    if (atomic_load(&gave_up))                /* another rank was a moment faster */
+        pl_fail(PL_FAILED, reason);
+    else if (c->doubt)
+        pl_fail(c->doubt_status, c->doubt);
+    else if (is_over)
         say_timed_out(c);
     abandon(c);
     pthread_mutex_unlock(&comm_lock);
@@ -561,8 +599,11 @@ static int call_cancel(void *arg)
 static int advance(call *c)
 {
     int status = c->described ? PL_OK : describe(c);
-    for (int k = 0; status == PL_OK && k < c->schedule->spec.n_slots; k++)
-        status = slot_advance(c, &c->slots[k]);
+    for (int k = 0; status == PL_OK && !c->doubt && k < c->schedule->spec.n_slots; k++)
+        if ((status = slot_advance(c, &c->slots[k])) != PL_OK)
+            status = doubt(c, status);
+    if (status == PL_OK && c->doubt && pl_profiler_now() >= c->doubt_ns)
+        status = pl_fail(c->doubt_status, c->doubt);
     return status;
 }
 
@@ -588,7 +629,7 @@ static int call_poll(void *arg)
     if (status == PL_OK && moved)
         status = advance(c);
     bool done = is_done(c);
-    if (status == PL_OK && !done && !moved)
+    if (status == PL_OK && !done && !moved && !c->doubt)
         status = check_finished(c);
     if (status != PL_OK)
         abandon(c);

@@ -4,8 +4,9 @@
 #include "plan.h"
 /* cffi reads from here on: */
 /* Finds MPI's functions in a library that is already loaded.  byte, no_request: the handles of MPI_BYTE and
- * MPI_REQUEST_NULL; request_bytes: of such a handle in memory. */
-int pl_mpi_open(const char *library, uintptr_t byte, uintptr_t no_request, size_t request_bytes, int largest_tag);
+ * MPI_REQUEST_NULL; request_bytes: of such a handle in memory; truncated: MPI_ERR_TRUNCATE. */
+int pl_mpi_open(const char *library, uintptr_t byte, uintptr_t no_request, size_t request_bytes, int largest_tag,
+                int truncated);
 /* Ranks that communicate.  communicator: a handle, for this group alone.  0: failure. */
 uintptr_t pl_group_new(uintptr_t communicator, int rank, int n_ranks, const int32_t *world_ranks);
 void pl_group_free(uintptr_t group);          /* operations that are pushed keep it */

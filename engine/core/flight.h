@@ -1,9 +1,9 @@
 /* Operations in flight: a polled op whose function returns PL_PENDING keeps its claims, and its lane goes on with other
  * ready ops and calls the function again from time to time. So several transfers are in flight in one lane.
  *
- * Between polls a lane that has nothing to start sleeps: 20 us at least, 1 ms at most, an eighth of the time since
- * something progressed, or a quarter of what lay between the last times. An op that becomes ready wakes it at once, and so does a
- * thread that begins to wait. */
+ * Between polls a lane that has nothing to start sleeps: an eighth of the time since something progressed, or a quarter
+ * of the time between the last two that progressed; at least 20 us, at most 1 ms. An op that becomes ready, or a thread
+ * that begins to wait, wakes it at once. */
 #ifndef PLAIT_FLIGHT_H
 #define PLAIT_FLIGHT_H
 #include "push.h"

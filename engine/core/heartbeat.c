@@ -232,15 +232,23 @@ static void tick(int elapsed_ms)
         accept_callers();                     /* again, if file descriptors had run out */
 }
 
+/* With the lock: a rank whose state is not yet reported, or -1. The first failure comes first: it is the reason, and
+ * only its text is relayed. */
+static int next_unreported(void)
+{
+    int i = atomic_load(&culprit);
+    if (i < 0 || hb.members[i].reported)
+        for (i = 0; i < hb.size && (hb.members[i].reported || hb.members[i].state == PL_RANK_ALIVE); i++) {}
+    return i < hb.size ? i : -1;
+}
+
 /* Calls the watcher for each state not yet reported. Without the lock, with call_lock. */
 static void report_states(void)
 {
     char text[PL_HEARTBEAT_TEXT_BYTES];
     pthread_mutex_lock(&lock);
-    for (int i = 0; watcher && hb.running && hb.n_unreported > 0 && i < hb.size; i++) {
+    for (int i; watcher && hb.running && hb.n_unreported > 0 && (i = next_unreported()) >= 0;) {
         member *m = &hb.members[i];
-        if (m->reported || m->state == PL_RANK_ALIVE)
-            continue;
         m->reported = true;
         hb.n_unreported--;
         int state = m->state;
@@ -267,12 +275,14 @@ static void print(const char *head, const char *text)
     (void)written;
 }
 
-/* Prints why the job ends, once: on rank 0, or on rank 1 if rank 0 is the cause. Releases the lock meanwhile. */
+/* Prints why the job ends, once: on rank 0, or on rank 1 if rank 0 cannot any more. Several ranks that fail at the same
+ * moment each take themselves for the cause; so rank 0 also says so of itself. Releases the lock meanwhile. */
 static void print_reason(void)
 {
     char text[PL_HEARTBEAT_TEXT_BYTES];
     hb.reason_printed = true;
-    if (hb.rank != (atomic_load(&culprit) == 0))
+    int cause = atomic_load(&culprit);
+    if (hb.rank != (cause == 0 && hb.members[cause].state != PL_RANK_FAILED))
         return;
     snprintf(text, sizeof text, "%s", reason());
     pthread_mutex_unlock(&lock);

@@ -325,7 +325,7 @@ void pl_lane_resume_all(void)
 {
     pl_enter();
     for (int i = 0; i < PL_LANE_COUNT * MAX_DEVICES; i++)
-        if (lane_at(i) && !lane_at(i)->alive && lane_at(i)->flights.n)
+        if (lane_at(i) && !lane_at(i)->alive && pl_engine.n_pending > 0)
             lane_start(lane_at(i));           /* out of memory: the next push to this lane tries again */
     pl_leave();
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from ...dist import all_reduce
 from ...ndarray import autograd
 from ...ndarray import functions as nd
 from ...ndarray.saved_state import Stateful
@@ -29,13 +30,15 @@ class LossScaler(Stateful):
         return self._loss_scale
 
     def has_overflow(self, params: Any) -> bool:
-        """Is a gradient of these Parameters inf or NaN? Waits for them, and updates the scale."""
+        """Is a gradient of these Parameters inf or NaN? Waits for them, and updates the scale.
+        Where weights are split over ranks, all of these get the same answer."""
         grads = [p.list_grad()[0] for p in params if p.grad_req != "null"]
         with autograd.pause():
             dense = [g if g.stype == "default" else g.data for g in grads]
-            finite = not dense or bool(
-                nd.multi_all_finite(*dense, num_arrays=len(dense)).asscalar()
-            )
+            found = nd.multi_all_finite(*dense, num_arrays=len(dense)) if dense else None
+            for group in dict.fromkeys(p._part.group for p in params if p._part is not None):
+                found = all_reduce(found, "min", group=group, name="loss scale")
+            finite = found is None or bool(found.asscalar())
         self._loss_scale = self._next_loss_scale
         if not finite:
             self._next_loss_scale = self._loss_scale / 2

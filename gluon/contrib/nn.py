@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ... import dist
+from ...dist import Group
 from ...engine.error import InvalidValue
 from ...kernels.record import several
 from ...kernels.spec import DType
+from ...ndarray.autograd import is_training
 from ...training.initializer import Initializer
 from ..block import Block
 from ..layer import Layer
 from ..nn import BatchNorm, HybridSequential, Identity, Sequential
+from .sync_norm import normalised
 
 __all__ = [
     "Concurrent",
@@ -147,10 +151,12 @@ class PixelShuffle3D(_PixelShuffle):
 
 
 class SyncBatchNorm(BatchNorm):
-    """Batch normalisation over axis 1. Here every device uses the statistics of its own part of the
-    batch; MXNet combines them over num_devices GPUs.
+    """Batch normalisation over axis 1 by the statistics of all ranks' batches: as if they were one.
+    While training all ranks of the group must call it alike. Several devices of one process use
+    each its own statistics; MXNet combines them over num_devices GPUs.
 
-    Args: see BatchNorm; num_devices is kept in the graph.
+    Args: see BatchNorm; num_devices is kept in the graph. group: the ranks; default: those along
+        the axis "data" of the current mesh (`mx.dist.mesh`), without a mesh all of the job.
     Source: Zhang et al. 2018, arXiv:1803.08904.
     """
 
@@ -167,6 +173,7 @@ class SyncBatchNorm(BatchNorm):
         gamma_initializer: str | Initializer | None = "ones",
         running_mean_initializer: str | Initializer | None = "zeros",
         running_variance_initializer: str | Initializer | None = "ones",
+        group: Group | None = None,
         **kwargs: Any,
     ):
         super().__init__(
@@ -187,10 +194,16 @@ class SyncBatchNorm(BatchNorm):
             "ndev": num_devices or 1,
             "key": self.prefix,
         }
+        self._sync_ranks = group
 
     def hybrid_forward(
         self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any
     ) -> Any:
-        return F.contrib.SyncBatchNorm(
-            x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs
-        )
+        group = self._sync_ranks
+        if group is None and dist.is_initialized():
+            group = dist.data_group("SyncBatchNorm")
+        given, k = (x, gamma, beta, running_mean, running_var), self._kwargs
+        if group is not None and group.size > 1 and is_training() and not k["use_global_stats"]:
+            numbers = {name: k[name] for name in ("eps", "momentum", "fix_gamma")}
+            return normalised(F, *given, group=group, wide=self.gamma.dtype, **numbers)
+        return F.contrib.SyncBatchNorm(*given, name="fwd", **self._kwargs)

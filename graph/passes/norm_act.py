@@ -146,7 +146,7 @@ def _is_batch_norm(node: Node) -> bool:
 
 
 def _alone(node: Node, uses: Counter, n_readers: int) -> bool:
-    """Do so many nodes read the result, nothing the statistics, and nobody else the moving ones?
+    """Do so many nodes read the result, none the statistics, and no other node the moving ones?
     Then the order of reads and writes stays what it was."""
     moving = node.inputs[3:]
     return (

@@ -5,49 +5,12 @@ another layout of an input. The gradient of a whole value is whole, that of a sp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
 
-from ...engine.error import ShapeError
 from ...kernels.record import mutated_inputs
 from ...kernels.traits import Permutation, SameMemory
-from ..graph import Builder, Node, Value, topological, typed_node, values_of, with_inputs
-
-
-class ShardError(ShapeError):
-    """A split weight where no rule says how to compute with it."""
-
-
-class Split(NamedTuple):
-    """An axis of the whole is `outer` blocks, each split evenly over ranks; rank: the position of
-    this process."""
-
-    axis: int
-    outer: int
-    ranks: tuple[int, ...]
-    rank: int
-
-    @property
-    def group(self) -> dict[str, Any]:
-        """As attributes of a collective."""
-        return {"ranks": self.ranks, "rank": self.rank}
-
-    def local(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of a part."""
-        n = shape[self.axis] // len(self.ranks)
-        return (*shape[: self.axis], n, *shape[self.axis + 1 :])
-
-
-class Known(NamedTuple):
-    """A value of the whole graph, and what stands for it on this rank. layout: None: the whole."""
-
-    whole: Value
-    here: Value
-    layout: Split | None
-
-
-Made = tuple[Value, "Split | None"]  # of output 0
-Rule = Callable[["Sharder", Node, "list[Known]"], "Made | None"]
+from ..graph import Node, Value
+from .shard_layouts import Known, Made, Rule, Sharder, Split
 
 
 def split_graph(
@@ -55,103 +18,7 @@ def split_graph(
 ) -> list[Value]:
     """The graph of this rank, whose outputs are whole. splits: variables -> those that stand for
     them on this rank. Raises ShardError."""
-    return Sharder(splits, train).graph(outputs)
-
-
-class Sharder:
-    """Builds the graph of one rank."""
-
-    def __init__(self, splits: Mapping[Value, tuple[Value, Split]], train: bool):
-        self.F = Builder(train)
-        self._known = {v: Known(v, here, layout) for v, (here, layout) in splits.items()}
-        self._gathered: dict[Value, Value] = {}
-        self._shared: dict[tuple[Value, tuple[int, ...]], Value] = {}
-
-    def graph(self, outputs: Sequence[Value]) -> list[Value]:
-        for node in topological(outputs):
-            if node.op is not None:
-                self._add(node)
-        return [self.whole(self._of(v)) for v in outputs]
-
-    def _of(self, v: Value) -> Known:
-        return self._known.get(v) or Known(v, v, None)
-
-    def _add(self, node: Node) -> None:
-        inputs = [self._of(v) for v in node.inputs]
-        if any(k.layout for k in inputs):
-            rule = _rule(node)
-            made = rule(self, node, inputs) if rule is not None else None
-            if made is not None:
-                self._known[Value(node)] = Known(Value(node), *made)
-                for v in values_of(node)[1:]:  # statistics that only this node's gradient reads
-                    self._known[v] = Known(v, Value(made[0].node, v.index), made[1])
-                return
-            for k in inputs:
-                if k.layout and k.whole.node.op is None:
-                    raise ShardError(
-                        node.operation.name,
-                        f"cannot compute with {k.whole.node.name!r}, which is split along axis"
-                        f" {k.layout.axis}",
-                        fix="shard=None for it; weights of Dense and Embedding can be split",
-                    )
-        near = [self.whole(k) for k in inputs]
-        if near != list(node.inputs):
-            made_node = with_inputs(node, near)
-            self._known.update(
-                (v, Known(v, w, None)) for v, w in zip(values_of(node), values_of(made_node))
-            )
-
-    # ---- layouts ---------------------------------------------------------------------------------
-
-    def whole(self, k: Known) -> Value:
-        """All of a value, on all ranks."""
-        s = k.layout
-        if s is None:
-            return k.here
-        if k.here not in self._gathered:
-            x, turned = self._in_front(k.here, s)
-            x = self.F._all_gather(x, **s.group, alike=True)
-            self._gathered[k.here] = self._back(x, turned, k.whole.shape)
-        return self._gathered[k.here]
-
-    def part(self, k: Known, s: Split) -> Value:
-        """A part of a value, split as s says."""
-        if k.layout == s:
-            return k.here
-        x = self.whole(k)
-        n = len(s.ranks)
-        if x.shape[s.axis] % (s.outer * n):
-            rule = f"axis {s.axis} of {x.shape} must be divisible by the {n} ranks"
-            raise ShardError("shard", rule)
-        x, turned = self._in_front(x, s)
-        return self._back(self.F._own_part(x, **s.group), turned, s.local(k.whole.shape))
-
-    def each_its_own(self, k: Known, s: Split) -> Value:
-        """A whole value with which each rank computes something else."""
-        x = self.whole(k)
-        key = (x, s.ranks)
-        if key not in self._shared:
-            self._shared[key] = self.F._shared(x, **s.group)
-        return self._shared[key]
-
-    def _in_front(self, x: Value, s: Split) -> tuple[Value, int]:
-        """x with the split axis first: (the array, the number of blocks that were before it)."""
-        blocks = math.prod(x.shape[: s.axis]) * s.outer
-        if blocks == 1:
-            return self.F.reshape(x, shape=(x.shape[s.axis], -1)), 1
-        x = self.F.reshape(x, shape=(blocks, x.shape[s.axis] // s.outer, -1))
-        return self.F.transpose(x, axes=(1, 0, 2)), blocks
-
-    def _back(self, x: Value, blocks: int, shape: tuple[int, ...]) -> Value:
-        if blocks > 1:
-            x = self.F.transpose(x, axes=(1, 0, 2))
-        return self.F.reshape(x, shape=shape)
-
-    def apply(self, node: Node, inputs: Sequence[Value], **changed: Any) -> Value:
-        """The node on other inputs, with other attributes."""
-        op = node.operation
-        attrs = op.shared({**node.attrs, **changed})
-        return Value(typed_node(op, attrs, inputs, node.name, node.source))
+    return Sharder(splits, train, _rule).graph(outputs)
 
 
 # ---- rules: (sharder, node, inputs) -> (output 0, its layout), or None ---------------------------
@@ -264,12 +131,65 @@ def _products(g: Sharder, node: Node, inputs: list[Known]) -> Made | None:
     return g.apply(node, [g.part(a, s), g.part(b, s)]), s
 
 
+def _channels(node: Node) -> int:
+    """The axis of channels, of the input, the output, and of a weight those of the input."""
+    return len(node.inputs[0].shape) - 1 if (node.attrs["layout"] or "").endswith("C") else 1
+
+
+def _convolution(g: Sharder, node: Node, inputs: list[Known]) -> Made | None:
+    x, w, *bias = inputs
+    s, groups, axis = w.layout, node.attrs["num_group"], _channels(node)
+    if s is None:
+        s = x.layout
+        if s is None or s.axis:
+            return None
+        return g.apply(node, [x.here, *[g.each_its_own(k, s) for k in (w, *bias)]]), s
+    out = s._replace(axis=axis)
+    if s.axis == 0 and groups % len(s.ranks) == 0:
+        groups //= len(s.ranks)
+        near = g.part(x, out)
+    elif s.axis == 0 and groups == 1:
+        near = g.each_its_own(x, s)
+    elif s.axis == axis and groups == 1 and not any(b.layout for b in bias):
+        made = g.apply(node, [g.part(x, out), w.here], no_bias=True)
+        made = g.F._all_reduce(made, **s.group, alike=True)
+        if bias:
+            shape = [-1 if i == axis else 1 for i in range(len(x.whole.shape))]
+            made = g.F.broadcast_add(made, g.F.reshape(bias[0].here, shape=shape))
+        return made, None
+    else:
+        return None
+    own_bias = [g.part(b, s) for b in bias]
+    changed = {"num_filter": w.here.shape[0], "num_group": groups}
+    return g.apply(node, [near, w.here, *own_bias], **changed), out
+
+
+def _pooling(g: Sharder, node: Node, inputs: list[Known]) -> Made | None:
+    (x,) = inputs
+    s = x.layout
+    if s is None or s.axis not in (0, _channels(node)):
+        return None
+    return g.apply(node, [x.here]), s
+
+
+def _batch_norm(g: Sharder, node: Node, inputs: list[Known]) -> Made | None:
+    """Each rank has its channels, and writes their running means."""
+    x, *of_channels = inputs
+    s = of_channels[0].layout
+    if s is None or node.n_visible > 1 or any(k.layout != s for k in of_channels):
+        return None
+    out = s._replace(axis=node.attrs["axis"] % len(x.whole.shape))
+    return g.apply(node, [g.part(x, out), *[k.here for k in of_channels]]), out
+
+
 RULES: dict[str, Rule] = {
     "Activation": _element_by_element,
     "Cast": _element_by_element,
+    "Convolution": _convolution,
     "Embedding": _embedding,
     "FullyConnected": _dense,
     "LayerNorm": _along_another_axis,
+    "Pooling": _pooling,
     "amp_cast": _element_by_element,
     "batch_dot": _products,
     "log_softmax": _along_another_axis,
@@ -279,6 +199,8 @@ RULES: dict[str, Rule] = {
 
 def _rule(node: Node) -> Rule | None:
     op = node.operation
+    if op.name == "BatchNorm":
+        return _batch_norm
     if op.is_random(node.attrs) or mutated_inputs(op, node.attrs, len(node.inputs)):
         return None
     if op.has(SameMemory):

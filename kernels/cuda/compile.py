@@ -136,7 +136,7 @@ def compile_all(device: int, wanted: Iterable[Kernel]) -> None:
 
 
 def _compile_one(key: str, kernel: Kernel, architecture: str) -> None:
-    """Compiles a kernel, or waits for who does; what is wrong is noted in _failed."""
+    """Compiles a kernel, or waits for the thread that does; a failure is noted in _failed."""
     with contextlib.suppress(MXNetError), _key_locks[key]:
         _image(kernel, architecture, key)
 

@@ -152,8 +152,8 @@ class _Call:
         return LINES, self.lay.rows
 
     def by_library(self, train: bool) -> bool:
-        """Does cuDNN run it, all layers and steps, where it is there? Forward and backward must
-        agree: a reserve is of the one who wrote it."""
+        """Does cuDNN run it, all layers and steps, where it is installed? Forward and backward must
+        agree: only what wrote a reserve can read it."""
         lay, low, high = self.lay, *(self.attrs[f"lstm_state_clip_{k}"] for k in ("min", "max"))
         plain = not self.length_kind and low is None and high is None
         plain = plain and (self.p == 0 or lay.layers == 1) and recurrent_cudnn.is_there()

@@ -283,6 +283,26 @@ operator(
 )
 
 
+def _running_infer(ins, momentum):
+    must_be("_running", "running", ins[1], ins[0].shape)
+    return ins[:1]
+
+
+operator(
+    "_running",
+    inputs=("batch", "running"),
+    params=(Param("momentum", "float"),),
+    mutates=("running",),
+    infer=_running_infer,
+    fill=lambda ins, **_: [ins[0], ins[1] or ins[0]],
+    ref=lambda xp, batch, running, momentum: (batch, running * momentum + batch * (1 - momentum)),
+    grad=lambda F, dys, xs, ys, momentum: [dys[0], None],
+    traits=(Rematerializes(lambda F, xs, ys, momentum: xs[0]),),
+    samples=(sample((3,), (3,), momentum=0.9),),
+    doc="batch; running, in place, follows it: running = momentum running + (1 - momentum) batch.",
+)
+
+
 # LayerNorm, GroupNorm, InstanceNorm: three views of data
 
 

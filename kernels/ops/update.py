@@ -13,6 +13,7 @@ from typing import Any
 from ...engine.error import OperatorError, ShapeError
 from ..record import REQUIRED, WEIGHTS, Array, Infer, Param, Ref, Sample, operator, sample, uniform
 from ..shapes import must_be
+from ..traits import WeightUpdate
 from ..update_loops import rule
 
 FUSED = 256  # weights of one multi-tensor call that may be written over themselves
@@ -67,9 +68,11 @@ def update(
     aliases: tuple[str, ...] = (),
     skip: Collection[str] = (),
     samples: tuple[Sample, ...] | None = None,
+    by: str = "",
 ) -> None:
     """Registers an update: ref gives the new weight, then the new value of each mutated input.
-    Where all inputs are arrays like the weight, ref is the rule of the loop, too."""
+    by: the rule of the loop; without it, and where all inputs are arrays like the weight, it is
+    ref."""
     states = [
         uniform((3, 4), 0.5, 2) if i in ("n", "var", "history", "v", "d") else (3, 4)
         for i in inputs[2:]
@@ -91,6 +94,7 @@ def update(
         ref=ref,
         mutates=mutates,
         aliases=aliases,
+        traits=(WeightUpdate(by or name, "weight32" in inputs),),
         inplace=((0, 0),),
         doc=doc,
         samples=samples
@@ -99,7 +103,7 @@ def update(
             sample((3, 4), (3, 4), *states, **given, **more),
         ),
     )
-    if not skip and "weight32" not in inputs:
+    if not by:
         rule(name, ref, len(inputs) - 2, [p.name for p in params if p.dynamic])
 
 
@@ -172,6 +176,7 @@ update(
     _mp(_sgd_ref),
     mutates=("weight32",),
     doc="sgd_update of weight32, rounded to weight's dtype.",
+    by="sgd_update",
 )
 update(
     "mp_sgd_mom_update",
@@ -180,6 +185,7 @@ update(
     _mp(_sgd_mom_ref),
     mutates=("mom", "weight32"),
     doc="sgd_mom_update of weight32, rounded to weight's dtype.",
+    by="sgd_mom_update",
 )
 
 
@@ -204,6 +210,7 @@ update(
     _mp(_nag_ref),
     mutates=("mom", "weight32"),
     doc="nag_mom_update of weight32, rounded to weight's dtype.",
+    by="nag_mom_update",
 )
 
 
@@ -222,12 +229,14 @@ def multi(
     params: tuple[Param, ...],
     doc: str,
     preloaded: bool = False,
+    *,
+    by: str,
 ) -> None:
     """Registers the update of `num_weights` weights: inputs are groups like (w, g, mom), of which
     `mutated` are written.
 
-    preloaded: learning rates and weight decays come as the last two inputs instead of as
-        attributes.
+    by: the rule of the loop.
+    preloaded: learning rates and weight decays are the last two inputs instead of attributes.
     """
     size, tail = len(group), 2 if preloaded else 0
 
@@ -292,6 +301,7 @@ def multi(
         mutates=lambda n_inputs, num_weights, **_: tuple(
             i * size + m for i in range(num_weights) for m in mutated
         ),
+        traits=(WeightUpdate(by, "weight32" in group, preloaded),),
         inplace=tuple((i * size, i) for i in range(FUSED)),
         doc=doc,
         samples=(
@@ -311,6 +321,7 @@ for _prefix, _before in (("", False), ("preloaded_", True)):
         (RESCALE, CLIP),
         preloaded=_before,
         doc=f"sgd_update of many weights with {_rates}.",
+        by="sgd_update",
     )
     multi(
         f"{_prefix}multi_sgd_mom_update",
@@ -320,6 +331,7 @@ for _prefix, _before in (("", False), ("preloaded_", True)):
         (MOMENTUM, RESCALE, CLIP),
         preloaded=_before,
         doc=f"sgd_mom_update of many weights with {_rates}.",
+        by="sgd_mom_update",
     )
     multi(
         f"{_prefix}multi_mp_sgd_update",
@@ -329,6 +341,7 @@ for _prefix, _before in (("", False), ("preloaded_", True)):
         (RESCALE, CLIP),
         preloaded=_before,
         doc=f"mp_sgd_update of many weights with {_rates}.",
+        by="sgd_update",
     )
     multi(
         f"{_prefix}multi_mp_sgd_mom_update",
@@ -338,4 +351,5 @@ for _prefix, _before in (("", False), ("preloaded_", True)):
         (MOMENTUM, RESCALE, CLIP),
         preloaded=_before,
         doc=f"mp_sgd_mom_update of many weights with {_rates}.",
+        by="sgd_mom_update",
     )

@@ -55,6 +55,7 @@ multi(
     _adam_ref,
     (BETA1, BETA2, num("epsilon", 1e-8), RESCALE, CLIP),
     doc="adam_update of many weights with lrs and wds.",
+    by="adam_update",
 )
 
 
@@ -103,6 +104,7 @@ update(
         "Adam with decoupled weight decay; rescale_grad is an array of one number, and 0, NaN or"
         " inf in it skips the update. Source: Loshchilov and Hutter 2019, arXiv:1711.05101."
     ),
+    by="_adamw_update",
 )
 update(
     "_mp_adamw_update",
@@ -113,6 +115,7 @@ update(
     skip=("rescale_grad",),
     samples=(sample(*_ADAMW_INPUTS, (3, 4), uniform((1,), 0.5, 2), **_ADAMW_NUMBERS),),
     doc="_adamw_update of weight32, rounded to weight's dtype.",
+    by="_adamw_update",
 )
 rule("_adamw_update", _adamw_step, 2, [*(p.name for p in _ADAMW), "rescale_grad"])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..record import COUNT, Array, Param, Type, operator, sample, uniform
+from ..traits import WeightUpdate
 from ..update_loops import rule
 from .update import BETA1, BETA2, CLIP, LR, RESCALE, check_same, num, scaled_gradient, update
 
@@ -89,6 +90,7 @@ update(
     lamb_direction,
     mutates=("mean", "var"),
     doc="The direction of LAMB's step." + _LAMB_SOURCE,
+    by="lamb_update_phase1",
 )
 update(
     "lamb_update_phase2",
@@ -102,12 +104,14 @@ update(
     ),
     doc="LAMB's step: r1 and r2 are the norms of weight and direction, one number each."
     + _LAMB_SOURCE,
+    by="lamb_update_phase2",
 )
 rule("lamb_update_phase1", lamb_direction, 2, [p.name for p in _LAMB])
 rule("lamb_rematerialized", _lamb_rematerialized, 2, [*(p.name for p in _LAMB), "rate"])
 rule("lamb_update_phase2", lambda xp, w, g, rate: w - rate * g, 0, ["rate"])
 operator(
     "mp_lamb_update_phase1",
+    traits=(WeightUpdate("lamb_update_phase1", wide=True),),
     inputs=("weight", "grad", "mean", "var", "weight32"),
     params=_LAMB,
     mutates=("mean", "var"),
@@ -128,6 +132,7 @@ update(
     mutates=("weight32",),
     samples=(sample((3, 4), (3, 4), *_NORMS, (3, 4), lr=0.1),),
     doc="lamb_update_phase2 of weight32, rounded to weight's dtype.",
+    by="lamb_update_phase2",
 )
 
 

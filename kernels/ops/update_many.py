@@ -5,14 +5,16 @@ from __future__ import annotations
 from ...engine.error import OperatorError, ShapeError
 from ..record import WEIGHTS, Param, operator, sample, uniform
 from ..shapes import must_be
+from ..traits import WeightUpdate
 from . import update_adaptive, update_layerwise
 from .update import BETA1, BETA2, CLIP, FUSED, clip, num
 
 
-def _register(name, group, lists, params, count, ref, doc, rescale=False):
+def _register(name, group, lists, params, count, ref, doc, rescale=False, *, by):
     """The update of many weights: groups of arrays (`group`), of which those after weight and grad
     are written; `lists`: parameters with one number for each weight, `count`: how many weights.
 
+    by: the rule of the loop.
     ref: (xp, *arrays, i, **attrs) -> (weight, *states), with `lists` given as their i-th numbers.
     rescale: rescale_grad is a last input of one number.
     """
@@ -72,6 +74,7 @@ def _register(name, group, lists, params, count, ref, doc, rescale=False):
         mutates=lambda n_inputs, **attrs: tuple(
             i * size + m for i in range(attrs[count]) for m in range(2, size)
         ),
+        traits=(WeightUpdate(by, "weight32" in group),),
         inplace=tuple((i * size, i) for i in range(FUSED)),
         doc=doc,
         samples=(
@@ -112,6 +115,7 @@ _register(
     _adamw,
     "_adamw_update of many weights with lrs, wds and etas; rescale_grad is the last input.",
     rescale=True,
+    by="_adamw_update",
 )
 _register(
     "_multi_mp_adamw_update",
@@ -122,6 +126,7 @@ _register(
     _mp_adamw,
     "_mp_adamw_update of many weights with lrs, wds and etas; rescale_grad is the last input.",
     rescale=True,
+    by="_adamw_update",
 )
 
 
@@ -176,6 +181,7 @@ _register(
     "num_tensors",
     _lamb,
     "LAMB's two phases for many weights with their own learning_rates, wds and step_count.",
+    by="lamb",
 )
 _register(
     "_multi_mp_lamb_update",
@@ -185,6 +191,7 @@ _register(
     "num_tensors",
     _mp_lamb,
     "_multi_lamb_update of weight32, rounded to weight's dtype.",
+    by="lamb",
 )
 
 

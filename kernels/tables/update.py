@@ -9,7 +9,8 @@ from .. import cuda
 from ..cpu.layout import code, cost
 from ..native import Native
 from ..record import HALVES, NATIVE_FLOATS, REGISTRY, Attrs, Operator, Types
-from ..update_loops import RULES, Update, loop_name, rule_name, scalars_of, update_of
+from ..traits import WeightUpdate
+from ..update_loops import RULES, Update, loop_name, scalars_of, update_of
 from . import on_cpu, on_cuda
 
 LAMB = ("lamb_update_phase1", "lamb_rematerialized")
@@ -40,7 +41,8 @@ STRUCTS = {
 
 def _of(rules) -> list[str]:
     """Names of the operators with one of these rules."""
-    return sorted({op.name for op in REGISTRY.values() if rule_name(op.name) in rules})
+    found = {op.name: op.trait(WeightUpdate) for op in REGISTRY.values()}
+    return sorted(name for name, trait in found.items() if trait and trait.rule in rules)
 
 
 def _usable(call: Update, ins) -> bool:
@@ -135,7 +137,7 @@ def multi_lamb_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Nativ
 
 def _lamb_step(op, ins) -> tuple[bool, bool]:
     """(whether there is a float32 master weight, whether kernels take these types)"""
-    wide, dtype = op.name.startswith("mp_"), ins[0].dtype
+    wide, dtype = op.trait(WeightUpdate).wide, ins[0].dtype
     return wide, dtype in (HALVES if wide else ("float32",)) and _are(ins[1:], "float32")
 
 

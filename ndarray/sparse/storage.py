@@ -143,14 +143,14 @@ def _fallback(op: Operator, inputs: Sequence[NDArray], attrs: dict) -> list[NDAr
 
 
 _warned: set[str] = set()
-tells = True  # MXNET_STORAGE_FALLBACK_LOG_VERBOSE in compatibility mode
+warns = True  # MXNET_STORAGE_FALLBACK_LOG_VERBOSE in compatibility mode
 
 
 def _warn(name: str, stypes: list[str], out: str) -> None:
     if _state.gradient or name in _warned:
         return
     _warned.add(name)
-    if tells:
+    if warns:
         warnings.warn(
             f"storage fallback: {name} has no kernel for storage types {', '.join(stypes)}; its"
             f" inputs are made dense and the result is {out} (reported once)",

@@ -94,6 +94,7 @@ def bounded():
     else:
         dist.receive(nd.empty((1,)), 0).wait_to_read()
         kv.push("w", nd.ones((1,)) * 10)
+    kv.set_staleness(None)
 
 
 def digits():
@@ -125,10 +126,175 @@ def digits():
     assert accuracy > 0.85, accuracy
 
 
+SHAPES = [(50, 40), (7,), (3, 5)]
+
+
+def adam(rate=0.1):
+    scheduler = mx.lr_scheduler.FactorScheduler(step=2, factor=0.5)
+    return mx.optimizer.create("adam", learning_rate=rate, lr_scheduler=scheduler, wd=0.01)
+
+
+def store_of(name, values, optimizer):
+    kv = mx.kv.create(name)
+    kv.init([0, 1, 2], [nd.array(x) for x in values])
+    kv.set_optimizer(optimizer)
+    return kv
+
+
+def pushed(kv, steps):
+    """The weights after some of six pushes."""
+    generator, outs = np.random.default_rng(2), [nd.empty(s) for s in SHAPES]
+    for step in range(6):
+        grads = [nd.array(generator.standard_normal(s)) for s in SHAPES]
+        if step in steps:
+            kv.pushpull([0, 1, 2], grads, out=outs)
+    return [o.asnumpy() for o in outs]
+
+
+def near(got, wanted):
+    for a, b in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
+
+
+FIRST = [np.random.default_rng(1).standard_normal(s).astype("float32") for s in SHAPES]
+
+
+def states(folder):
+    """Half of the pushes, states in a file, the other half: as in a store of one process, which
+    reads the file too."""
+    async_store.BIG = 1000
+    kv, alone = store_of("dist_async", FIRST, adam()), store_of("local", FIRST, adam())
+    if kv.rank == 0:
+        near(pushed(kv, range(3)), pushed(alone, range(3)))
+        kv.save_optimizer_states(f"{folder}/states", dump_optimizer=True)
+        middle = [nd.empty(s) for s in SHAPES]
+        kv.pull([0, 1, 2], middle)
+        np.savez(f"{folder}/weights", *[x.asnumpy() for x in middle])
+        expected = pushed(alone, range(3, 6))
+        near(pushed(kv, range(3, 6)), expected)
+        again = store_of("local", [x.asnumpy() for x in middle], adam(0.7))
+        again.load_optimizer_states(f"{folder}/states")
+        near(pushed(again, range(3, 6)), expected)
+    kv._barrier()
+
+
+def resumed(folder):
+    """The other half, in a job with another number of servers."""
+    async_store.BIG = 1000
+    saved = np.load(f"{folder}/weights.npz")
+    kv = store_of("dist_async", [saved[name] for name in saved], adam(0.7))
+    kv.load_optimizer_states(f"{folder}/states")
+    assert kv._optimizer.learning_rate == 0.05, "workers have the loaded rate"
+    alone = store_of("local", FIRST, adam())
+    pushed(alone, range(3))
+    if kv.rank == 0:
+        near(pushed(kv, range(3, 6)), pushed(alone, range(3, 6)))
+    kv._barrier()
+
+
+def trainers(folder):
+    """Trainer and Module write and read the states of servers."""
+
+    def of_trainer(store, values):
+        net = gluon.nn.Dense(3, in_units=4, prefix="a_")
+        net.initialize()
+        for p, x in zip(net.collect_params().values(), values):
+            p.set_data(nd.array(x))
+        trainer = gluon.Trainer(net.collect_params(), adam(), kvstore=store)
+        trainer._init_kvstore()
+
+        def step():
+            with autograd.record():
+                loss = (net(nd.ones((2, 4))) ** 2).sum()
+            loss.backward()
+            trainer.step(2)
+            return [p.data().asnumpy() for p in net.collect_params().values()]
+
+        return step, trainer.save_states, trainer.load_states
+
+    def of_module(store, values):
+        net = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=3, name="a")
+        module = mx.mod.Module(
+            mx.sym.LinearRegressionOutput(net, mx.sym.var("l")), label_names=["l"]
+        )
+        module.bind([("data", (2, 4))], [("l", (2, 3))])
+        names = ["a_weight", "a_bias"]
+        module.init_params(arg_params={n: nd.array(x) for n, x in zip(names, values)})
+        module.init_optimizer(store, adam())
+
+        def step():
+            batch = mx.io.DataBatch([nd.ones((2, 4))], [nd.zeros((2, 3))])
+            module.forward_backward(batch)
+            module.update()
+            found = module.get_params()[0]
+            return [found[n].asnumpy() for n in names]
+
+        return step, module.save_optimizer_states, module.load_optimizer_states
+
+    generator = np.random.default_rng(4)
+    first = [generator.standard_normal(s) for s in ((3, 4), (3,))]
+    for kind in (of_trainer, of_module):
+        halves = {}
+        for store in (None, "dist_async"):
+            file = f"{folder}/{kind.__name__}-{store}"
+            if store is None:
+                file += f"-{dist.rank()}"
+            step, save, _ = kind(store, first)
+            works = store is None or dist.rank() == 0  # one worker, so that the order is known
+            if works:
+                halves[store, 1] = [step() for _ in range(3)][-1]
+                save(file)
+            dist.barrier()
+            step, _, load = kind(store, halves[None, 1])
+            load(file)
+            if works:
+                halves[store, 2] = [step() for _ in range(3)][-1]
+            dist.barrier()
+        if dist.rank() == 0:
+            for half in (1, 2):
+                near(halves["dist_async", half], halves[None, half])
+
+
+def mistakes(folder):
+    """What wrong files and optimizers are told."""
+
+    def told(text, function):
+        try:
+            function()
+        except mx.MXNetError as error:
+            assert text in str(error), error
+        else:
+            raise AssertionError(f"no error: {text}")
+
+    async_store.BIG = 1000
+    kv = mx.kv.create("dist_async")
+    told("there is no optimizer", lambda: kv.load_optimizer_states(f"{folder}/none"))
+    if kv.rank == 0:
+        told("there is no optimizer", lambda: kv.save_optimizer_states(f"{folder}/none"))
+    kv._barrier()
+    kv.init("w", nd.zeros((40, 30)))
+    told("LAMB needs whole weights", lambda: kv.set_optimizer(mx.optimizer.create("lamb")))
+    kv.set_optimizer(mx.optimizer.create("sgd", momentum=0.9))
+    other = mx.kv.create("local")
+    other.init("v", nd.zeros((3,)))
+    other.set_optimizer(mx.optimizer.create("sgd", momentum=0.9))
+    other.push("v", nd.ones((3,)))
+    file = f"{folder}/other-{kv.rank}"
+    other.save_optimizer_states(file)
+    told("the states are of key 'v'", lambda: kv.load_optimizer_states(file))
+    whole = mx.kv.create("dist_async")
+    whole.set_optimizer(mx.optimizer.create("lamb"))
+    whole.init("w", nd.zeros((40, 30)))
+    assert len(whole._places["w"].parts) == 1
+
+
 if __name__ == "__main__":
     dist.init()
     from plait.training.kvstore import dist_async as async_store
     from plait.training.kvstore import requests as kv_requests
 
-    globals()[sys.argv[1]]()
-    print("well", flush=True)
+    for case in sys.argv[1:]:  # "name" or "name=folder"
+        name, *folder = case.split("=", 1)
+        globals()[name](*folder)
+        dist.barrier()
+        print(f"well {name}\n", end="", flush=True)  # a line in one piece

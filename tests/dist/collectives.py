@@ -8,11 +8,13 @@ import sys
 import numpy as np
 import plait as mx
 from plait import dist
+from plait.dist import schedules
 
 OPERATIONS = {"sum": np.add.reduce, "max": np.maximum.reduce, "min": np.minimum.reduce}
 OPERATIONS.update(mean=lambda x: np.mean(x, 0), prod=np.multiply.reduce)
 DTYPES = ["float32", "float64", "float16", "int32", "int64", "uint8"]
 SHAPES = [(1,), (7, 3), (0, 4), (40_000,)]
+TINY_BYTES = 64
 SLICED = (1000, 1300)  # of one dtype: all ranks' values on all ranks are much memory
 
 
@@ -25,6 +27,24 @@ def data(rank: int, shape, dtype: str, seed: int) -> np.ndarray:
 def check(got: mx.nd.NDArray, wanted: np.ndarray, what: str, rtol: float = 1e-6) -> None:
     rtol = {"float16": 4e-3, "float32": rtol}.get(str(got.dtype.__name__), 1e-12)
     np.testing.assert_allclose(got.asnumpy(), wanted, rtol=rtol, atol=rtol, err_msg=what)
+
+
+def tiny_slices(n: int, all_of) -> list:
+    """More slices than there are tags for them, as of an array of 4 GiB."""
+    size, usual = 5000 * TINY_BYTES // 4, schedules.SLICE_BYTES
+    every = all_of((size,), "float32", 901)
+    x = mx.nd.array(every[dist.rank()])
+    schedules.SLICE_BYTES = TINY_BYTES
+    try:
+        summed, whole = dist.all_reduce(x), dist.all_gather(x)
+        first = dist.broadcast(x.copy(), n - 1)
+    finally:
+        schedules.SLICE_BYTES = usual
+    return [
+        (summed, np.add.reduce(every.astype("float64")).astype("float32"), "tiny sum", True),
+        (whole, every.reshape(-1), "tiny gather", True),
+        (first, every[n - 1], "tiny broadcast", True),
+    ]
 
 
 def main() -> str:
@@ -71,6 +91,7 @@ def main() -> str:
     pending += [
         (a, np.add.reduce(all_of(s, "float32", 900)), "bucket", True) for a, s in zip(many, small)
     ]
+    pending += tiny_slices(n, all_of)
     inputs = [mx.nd.array(data(me, s, "float32", 900)) for s in small]
     given = [mx.nd.empty(small[0]), *inputs[1:]]  # one result apart, the others in place
     dist.all_reduce(inputs, out=given)

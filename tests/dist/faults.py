@@ -1,5 +1,6 @@
 """What test_faults.py runs on several ranks: training with checkpoints, in which the last rank
-fails once, in the way that is asked for. Rank 0 prints the digest of the weights at the end."""
+fails once, in the way that is asked for. Rank 0 prints the digest of the weights at the end; a rank
+that gets an error prints when, and which."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import plait as mx
@@ -28,6 +30,7 @@ FAULTS = {
     "stopped": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "raises": raises,
     "unequal": lambda: sys.exit(0),
+    "differs": lambda: dist.all_reduce(nd.ones((40, 50)), name="norm").wait_to_read(),
     "cut": lambda: subprocess.run(["ip", "link", "set", "eth0", "down"], check=True),
     "silent": lambda: threading.Event().wait(),
 }
@@ -46,9 +49,11 @@ def main(fault: str, file: str) -> None:
         generator = np.random.default_rng([checkpoint.step, world.rank])
         x = nd.array(generator.standard_normal((BATCH, 6)))
         y = nd.array(generator.integers(0, 10, BATCH))
-        if checkpoint.step == FAULT and world.rank == world.size - 1:
-            if dist.environment.restarts() == 0:
+        if checkpoint.step == FAULT and dist.environment.restarts() == 0:
+            if world.rank == world.size - 1:
                 FAULTS[fault]()
+            elif fault == "differs":
+                dist.all_reduce(nd.ones((3,)), name="norm").wait_to_read()
         with autograd.record():
             value = loss(net(x), y)
         value.backward()
@@ -61,4 +66,9 @@ def main(fault: str, file: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except Exception as error:
+        told = f"told {dist.rank()} {time.time()} " + " ".join(str(error).split()) + "\n"
+        os.write(1, told.encode())  # a line in one piece
+        raise

@@ -11,16 +11,14 @@ import numpy as np
 from mxnet import autograd, gluon
 
 parser = argparse.ArgumentParser()
-parser.add_argument("case")
-parser.add_argument("out")
+parser.add_argument("folder")
+parser.add_argument("cases", nargs="+")
 args = parser.parse_args()
 
 STEPS, BATCH, SIDE = 10, 24, 12
-dist = bps if args.case.startswith("byteps") else hvd
-dist.init()
-hvd.init()  # for allgather_object
-rank, size = dist.rank(), dist.size()
-mx.random.seed(11 + rank)  # other first values on each rank: those of rank 0 must win
+hvd.init()
+bps.init()
+rank, size = hvd.rank(), hvd.size()
 context = mx.cpu(0)
 
 generator = np.random.RandomState(5)
@@ -31,7 +29,7 @@ mine = np.arange(STEPS * BATCH).reshape(STEPS, size, n)[:, rank].ravel()
 train_data = mx.io.NDArrayIter(images[mine], labels[mine], batch_size=n)
 
 
-def train_gluon(make_trainer, broadcasts):
+def train_gluon(make_trainer, broadcasts=None):
     net = gluon.nn.HybridSequential()
     net.add(gluon.nn.Conv2D(8, 3, activation="relu"), gluon.nn.MaxPool2D(), gluon.nn.Flatten())
     net.add(gluon.nn.Dense(128, activation="relu"), gluon.nn.Dense(10))  # 409 KB and small ones
@@ -39,7 +37,7 @@ def train_gluon(make_trainer, broadcasts):
     net.initialize(mx.init.Xavier(), ctx=context)
     params = net.collect_params()
     if broadcasts:
-        dist.broadcast_parameters(params, root_rank=0)  # shapes are not known yet
+        broadcasts.broadcast_parameters(params, root_rank=0)  # shapes are not known yet
     trainer = make_trainer(params)
     loss_fn = gluon.loss.SoftmaxCrossEntropyLoss()
     for batch in train_data:
@@ -71,7 +69,7 @@ def by_store(name):
     return make
 
 
-def train_module(make_optimizer, kvstore=None):
+def train_module(make_optimizer, kvstore=None, dist=hvd):
     data = mx.sym.Flatten(mx.sym.var("data"))
     net = mx.sym.FullyConnected(data, num_hidden=64, name="a")
     net = mx.sym.FullyConnected(mx.sym.Activation(net, act_type="relu"), num_hidden=10, name="b")
@@ -100,25 +98,29 @@ def predivided(optimizer):
 
 
 CASES = {
-    "horovod trainer": lambda: train_gluon(distributed(hvd), True),
+    "horovod trainer": lambda: train_gluon(distributed(hvd), hvd),
     "horovod trainer, predivided": lambda: train_gluon(
-        distributed(hvd, gradient_predivide_factor=2.0), True
+        distributed(hvd, gradient_predivide_factor=2.0), hvd
     ),
     "horovod trainer, fp16": lambda: train_gluon(
-        distributed(hvd, compression=hvd.Compression.fp16), True
+        distributed(hvd, compression=hvd.Compression.fp16), hvd
     ),
-    "horovod store": lambda: train_gluon(by_store("horovod"), False),
+    "horovod store": lambda: train_gluon(by_store("horovod")),
     "horovod module": lambda: train_module(hvd.DistributedOptimizer),
     "horovod module, predivided": lambda: train_module(predivided),
     "horovod module, store": lambda: train_module(plain, "horovod"),
-    "byteps trainer": lambda: train_gluon(distributed(bps), True),
-    "byteps store": lambda: train_gluon(by_store("byteps"), False),
-    "byteps module": lambda: train_module(bps.DistributedOptimizer),
+    "byteps trainer": lambda: train_gluon(distributed(bps), bps),
+    "byteps store": lambda: train_gluon(by_store("byteps")),
+    "byteps module": lambda: train_module(bps.DistributedOptimizer, dist=bps),
 }
-values = [w.asnumpy() for w in CASES[args.case]()]
-digest = hashlib.sha256(b"".join(v.tobytes() for v in values)).hexdigest()
-assert len(set(hvd.allgather_object(digest))) == 1, "ranks have different weights"
-if rank == 0:
-    np.savez(args.out, *values)
-    print("same weights on %d ranks" % size, flush=True)
-dist.shutdown()
+for case in args.cases:
+    mx.random.seed(11 + rank)  # other first values on each rank: those of rank 0 must win
+    train_data.reset()
+    values = [w.asnumpy() for w in CASES[case]()]
+    digest = hashlib.sha256(b"".join(v.tobytes() for v in values)).hexdigest()
+    assert len(set(hvd.allgather_object(digest))) == 1, case + ": ranks have different weights"
+    if rank == 0:
+        np.savez("%s/%s" % (args.folder, case), *values)
+        print("same weights on %d ranks:" % size, case, flush=True)
+bps.shutdown()
+hvd.shutdown()

@@ -110,7 +110,7 @@ def compare(folder):
             trainer = trainer_of(net, name, shard, **options)
             data = list(batches(6, dtype))
             train(net, trainer, data[:3])
-            file = f"{folder}/{name}-{dtype}-{shard}-{dist.rank()}"
+            file = f"{folder}/{name}-{dtype}-{shard}"
             trainer.save_states(file)
             state = trainer.state_dict()
             middle = weights(net)
@@ -147,7 +147,7 @@ def write(folder):
     net = network(normalized=False)
     trainer = trainer_of(net, "adam", "states")
     train(net, trainer, batches(3))
-    trainer.save_states(f"{folder}/states-{dist.rank()}")
+    trainer.save_states(f"{folder}/states")
     if dist.rank() == 0:
         net.save_parameters(f"{folder}/weights")
 
@@ -157,7 +157,7 @@ def read(folder):
     net = network(normalized=False)
     net.load_parameters(f"{folder}/weights")
     trainer = trainer_of(net, "adam", "states")
-    trainer.load_states(f"{folder}/states-0")
+    trainer.load_states(f"{folder}/states")
     train(net, trainer, list(batches(6))[3:])
     if dist.rank() == 0:
         np.savez(f"{folder}/result-{dist.size()}", *weights(net))

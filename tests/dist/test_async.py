@@ -3,25 +3,29 @@
 import launched
 import pytest
 
+# each in one job; a bound on staleness counts pushes from its start, and compression stays
+CASES = {1: ["bounded", "sequence", "digits", "compressed"], 2: ["split", "sequence"]}
 
-@pytest.mark.parametrize(
-    ("case", "servers"),
-    [
-        ("sequence", 1),
-        ("sequence", 2),
-        ("split", 2),
-        ("compressed", 1),
-        ("bounded", 1),
-        ("digits", 1),
-    ],
-)
-def test_two_workers_and_servers(case, servers):
-    out = launched.succeed(
-        2 + servers,
-        ["asynchronous.py", case],
-        servers=servers,
-    )
-    assert out.count("well") == 2, out  # servers end where their script joins the job
+
+@pytest.mark.parametrize("servers", CASES)
+def test_two_workers_and_servers(servers):
+    cases = CASES[servers]
+    out = launched.succeed(2 + servers, ["asynchronous.py", *cases], servers=servers)
+    for case in cases:  # servers end where their script joins the job
+        assert out.count(f"well {case}") == 2, out
+
+
+@pytest.mark.parametrize(("servers", "later"), [(2, 2), (2, 1), (1, 3)])
+def test_states_of_servers_come_back_on_any_number_of_them(servers, later, tmp_path):
+    for n, case in ((servers, "states"), (later, "resumed")):
+        command = ["asynchronous.py", f"{case}={tmp_path}"]
+        assert launched.succeed(2 + n, command, servers=n).count("well") == 2
+
+
+@pytest.mark.parametrize("case", ["trainers", "mistakes"])
+def test_states_by_trainer_and_module_and_what_mistakes_are_told(case, tmp_path):
+    command = ["asynchronous.py", f"{case}={tmp_path}"]
+    assert launched.succeed(4, command, servers=2).count("well") == 2
 
 
 def test_without_servers_it_says_how_to_start_them():

@@ -24,14 +24,14 @@ CUTS = {
 @pytest.mark.parametrize("cut", CUTS)
 def test_both_sides_of_a_cut_link_say_so_and_end(machines, tmp_path, cut):
     near, far = machines.within(0), machines.within(1)
-    job = Job(tmp_path, "time.sleep(1000)", within=[near, near, far], PLAIT_HEARTBEAT="3")
+    job = Job(tmp_path, "time.sleep(1000)", within=[near, near, far], PLAIT_COMM_TIMEOUT="12")
     try:
         machines.ip("-n", machines.names[1], *CUTS[cut])
         ends = job.ends()
     finally:
         job.close()
     assert [status for status, _, _ in ends] == [1] * SIZE
-    said = "its link is cut, or its machine is off: it acknowledges no messages for 3 s"
+    said = "its link is cut, or its machine is off: it acknowledges no messages for 2 s"
     assert f"plait: rank 2 of 3: {said}\n" in ends[0][2]
     assert (
         f"cause: rank 2 of 3: {said}\n" in ends[0][2]

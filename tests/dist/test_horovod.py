@@ -1,5 +1,5 @@
-"""Scripts written for Horovod and BytePS, in compatibility mode: on two ranks they give the weights
-of one process."""
+"""Scripts written for Horovod and BytePS, in compatibility mode: on several ranks they give the
+weights of one process."""
 
 import launched
 import numpy as np
@@ -19,37 +19,28 @@ CASES = [
 ]
 
 
-def train(n, case, file):
-    printed = launched.succeed(n, [*SCRIPT, case, str(file)])
-    assert f"same weights on {n} ranks" in printed
-    return np.load(file)
+def trained(n, cases, folder):
+    folder.mkdir()
+    printed = launched.succeed(n, [*SCRIPT, str(folder), *cases])
+    assert printed.count(f"same weights on {n} ranks") == len(cases)
+    return {case: np.load(folder / f"{case}.npz") for case in cases}
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    """The weights of one process, by the kind of the script."""
-    folder = tmp_path_factory.mktemp("alone")
-    return {
-        kind: train(1, f"horovod {kind}", folder / f"{kind}.npz") for kind in ("trainer", "module")
-    }
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_two_ranks_give_the_weights_of_one_process(case, alone, tmp_path):
-    one = alone["module" if "module" in case else "trainer"]
-    two = train(2, case, tmp_path / "two.npz")
-    for name in one:
-        scale = np.abs(one[name]).max()
-        np.testing.assert_allclose(two[name], one[name], rtol=1e-6, atol=1e-6 * scale)
-
-
-def test_gradients_in_float16_give_about_the_same_weights(alone, tmp_path):
-    one, two = alone["trainer"], train(2, "horovod trainer, fp16", tmp_path / "two.npz")
-    apart = [np.abs(one[name] - two[name]).max() for name in one]
+@pytest.mark.parametrize("n", launched.RANKS)
+def test_ranks_give_the_weights_of_one_process(n, tmp_path):
+    alone = trained(1, ["horovod trainer", "horovod module"], tmp_path / "alone")
+    found = trained(n, [*CASES, "horovod trainer, fp16"], tmp_path / "found")
+    for case in CASES:
+        one = alone["horovod module" if "module" in case else "horovod trainer"]
+        for name in one:
+            atol = 1e-6 * np.abs(one[name]).max()
+            np.testing.assert_allclose(found[case][name], one[name], 1e-6, atol, err_msg=case)
+    one, half = alone["horovod trainer"], found["horovod trainer, fp16"]
+    apart = [np.abs(one[name] - half[name]).max() for name in one]
     assert 0 < max(apart) < 1e-3
 
 
-@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("n", [n for n in launched.FEW if n < 4])  # of six rows
 def test_collectives_have_the_values_of_numpy(n):
     script = str(launched.HERE / "mxnet_collectives.py")
     assert launched.succeed(n, ["-m", "plait.compat", script]).count("equal") == n

@@ -10,7 +10,7 @@ import pytest
 from plait import gluon
 
 
-@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("n", launched.FEW)
 def test_weights_have_the_bits_of_unsharded_training(n, tmp_path):
     ratios = json.loads(launched.succeed(n, ["sharded.py", "compare", str(tmp_path)]))
     for label, ratio in ratios.items():
@@ -24,8 +24,6 @@ def test_weights_have_the_bits_of_unsharded_training(n, tmp_path):
 
 def test_states_of_three_ranks_continue_on_two_and_on_one(tmp_path):
     launched.succeed(3, ["sharded.py", "write", str(tmp_path)])
-    files = [(tmp_path / f"states-{r}").read_bytes() for r in range(3)]
-    assert files[0] == files[1] == files[2]
     for n in (1, 2, 3):
         launched.succeed(n, ["sharded.py", "read", str(tmp_path)])
     results = [np.load(tmp_path / f"result-{n}.npz") for n in (1, 2, 3)]
@@ -66,4 +64,4 @@ def test_a_subclass_says_itself_that_its_update_is_elementwise():
     class Norm(mx.optimizer.Adam):
         pass
 
-    assert mx.optimizer.Adam.elementwise and not vars(Norm).get("elementwise", False)
+    assert mx.optimizer.Adam.elementwise and not Norm().elementwise

@@ -27,6 +27,17 @@ static void watcher(int rank, int state, const char *text)
     CHECK(atomic_exchange(&told[rank], state) == PL_RANK_ALIVE);
 }
 
+static int first_told = -1;
+
+static void first_watcher(int rank, int state, const char *text)
+{
+    (void)state;
+    if (first_told < 0 && strstr(text, "its process ended"))
+        first_told = rank;
+    else if (first_told < 0)
+        first_told = RANKS;
+}
+
 static void put(int fd, const void *bytes, size_t n) { CHECK(write(fd, bytes, n) == (ssize_t)n); }
 
 static void get(int fd, void *bytes, size_t n)
@@ -263,6 +274,9 @@ static void strangers(void)
     pl_heartbeat_fail("later", LONG_MS);      /* the first failure is the reason */
     CHECK(pl_heartbeat_culprit() == 1 && pl_heartbeat_state(0) == PL_RANK_FAILED && pl_heartbeat_alive(0) == 0);
     CHECK(pl_heartbeat_wait(0) == PL_FAILED && strstr(pl_error_message(), "rank 1 of 2: its process ended"));
+    pl_heartbeat_watch(NULL);
+    pl_heartbeat_watch(first_watcher);        /* is told both at once: the reason first */
+    CHECK(first_told == 1);
     pl_heartbeat_stop(LONG_MS);
     CHECK(pl_heartbeat_start(1, 2, local, port, token, LONG_MS, 0) == PL_FAILED);      /* nobody listens */
     CHECK(strstr(pl_error_message(), "cannot reach rank 0") && strstr(pl_error_message(), "fix:"));

@@ -1,6 +1,6 @@
 /* The engine without Python: random programs against a sequential oracle, every path of failure, fork, speed.
  *
- *   driver [random|control|claims|flight|rules|memory|regions|beats|bench|all] [number of random programs] [first seed]
+ *   driver [random|control|claims|flight|messages|rules|memory|regions|beats|bench|all] [random programs] [first seed]
  * Built and run by sanitize.sh beside this file, under each sanitizer; exits with 1 at the first surprise. */
 #include "driver.h"
 #include "engine/core/profiler.h"
@@ -294,6 +294,13 @@ int main(int argc, char **argv)
         for (int i = 0; i < n_programs; i++)
             random_flight((uint64_t)(seed + i));
         printf("flight: %d programs equal the oracle\n", n_programs);
+    }
+    if (all || strcmp(what, "messages") == 0) {
+        open_messages();
+        for (int i = 0; i < n_programs; i++)
+            random_messages((uint64_t)(seed + i));
+        failed_messages();
+        printf("messages: %d programs of collectives have the right values\n", n_programs);
     }
     if (all || strcmp(what, "regions") == 0)
         regions();

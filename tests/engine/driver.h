@@ -48,6 +48,11 @@ bool flight_memory(void);                     /* true when nothing failed */
 /* flight_random.c */
 void random_flight(uint64_t seed);
 
+/* messages.c: first open_messages, last failed_messages */
+void open_messages(void);
+void random_messages(uint64_t seed);
+void failed_messages(void);
+
 /* regions.c */
 void regions(void);
 

@@ -5,7 +5,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 programs=${1:-10000}
 build=$(mktemp -d)
 trap 'rm -rf "$build"' EXIT
-flags="-std=gnu11 -D_GNU_SOURCE -pthread -g -Wall -Wextra -Wshadow -Wstrict-prototypes -Werror"
+flags="-std=gnu11 -D_GNU_SOURCE -pthread -rdynamic -g -Wall -Wextra -Wshadow -Wstrict-prototypes -Werror"
 wrap="-DDRIVER_WRAPS_MALLOC -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign"
 
 # OpenMP for addresses alone: ThreadSanitizer cannot see libgomp's locks.
@@ -27,6 +27,7 @@ build_driver address -O1 -fopenmp -fsanitize=address,undefined -fno-sanitize-rec
 "$build/address" control "$((programs / 5))"
 "$build/address" claims "$programs"
 "$build/address" flight "$((programs / 5))"
+"$build/address" messages "$((programs / 100))"
 "$build/address" regions
 "$build/address" beats
 build_driver thread -O1 -fsanitize=thread -DPL_PLAIN_MALLOC
@@ -35,6 +36,7 @@ TSAN_OPTIONS=halt_on_error=1 "$build/thread" random "$programs"
 TSAN_OPTIONS=halt_on_error=1 "$build/thread" control "$((programs / 5))"
 TSAN_OPTIONS=halt_on_error=1 "$build/thread" claims "$programs"
 TSAN_OPTIONS=halt_on_error=1 "$build/thread" flight "$((programs / 5))"
+TSAN_OPTIONS=halt_on_error=1 "$build/thread" messages "$((programs / 100))"
 TSAN_OPTIONS=halt_on_error=1 "$build/thread" regions
 TSAN_OPTIONS=halt_on_error=1 "$build/thread" beats
 echo "sanitize: clean"

@@ -26,6 +26,7 @@ def driver(tmp_path_factory):
             "-std=gnu11",
             "-D_GNU_SOURCE",
             "-pthread",
+            "-rdynamic",  # the core finds messages.c's MPI by dlsym
             "-O1",
             "-Wall",
             "-Wextra",
@@ -57,6 +58,7 @@ def driver(tmp_path_factory):
         ["control", "100", "20000"],
         ["claims", "500", "20000"],
         ["flight", "300", "20000"],
+        ["messages", "60", "20000"],
     ],
     ids=lambda part: part[0],
 )

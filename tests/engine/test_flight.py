@@ -301,6 +301,27 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert out == "7\n"
 
 
+def test_after_a_fork_what_waits_for_an_endless_operation_runs_on_any_lane():
+    """Also on lanes that had nothing in flight."""
+    out, _ = run(
+        POLLED
+        + """
+x, y, z, end = Var(), Var(), Var(), threading.Event()
+engine.push(lambda: None if end.is_set() else PENDING, writes=[x], lane="comm")
+engine.push(lambda: None, reads=[x], writes=[y], lane="cpu")
+engine.push(lambda: None, reads=[x], writes=[z], lane="io")
+if os.fork() == 0:
+    os._exit(0)
+os.wait()
+end.set()
+engine.wait_for_var(y)
+engine.wait_for_var(z)
+print(y.version, z.version)
+"""
+    )
+    assert out == "1 1\n"
+
+
 def test_exit_waits_for_what_is_in_flight():
     out, _ = run(
         POLLED

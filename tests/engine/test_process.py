@@ -4,6 +4,7 @@ import os
 
 import pytest
 from child import run
+from plait.engine import settings
 
 
 def test_a_forked_child_runs_operations_and_so_does_the_parent():
@@ -230,6 +231,10 @@ print(total)
         PLAIT_ENGINE="naive",
     )
     assert out == "[2000]\n"
+
+
+def test_there_are_at_most_ten_settings():
+    assert len(settings.SETTINGS) <= 10
 
 
 def test_a_setting_that_means_nothing_is_an_error():

@@ -203,6 +203,28 @@ def test_the_scale_follows_overflows():
     assert step(0.25) == (0.25, 2.0**16)
 
 
+@pytest.mark.parametrize("store", ["device", "dist_sync"])
+def test_a_loss_scale_and_compressed_gradients_are_refused(store):
+    """Two bits have no inf: the scaler would not see an overflow."""
+    amp.init()
+    p = gluon.Parameter("w", shape=(2,))
+    p.initialize(init="ones", ctx=[mx.cpu(0), mx.cpu(1)])
+    trainer = gluon.Trainer(
+        [p],
+        "sgd",
+        kvstore=store,
+        update_on_kvstore=False,
+        compression_params={"type": "2bit", "threshold": 0.5},
+    )
+    amp.init_trainer(trainer)
+    with autograd.record():
+        losses = [(x * np.inf).sum() for x in p.list_data()]
+        with amp.scale_loss(losses, trainer) as scaled:
+            autograd.backward(scaled)
+    with pytest.raises(ValueError, match="checks gradients.*but compression replaces.*\n  fix: "):
+        trainer.step(1)
+
+
 def test_unscale_divides_the_gradients_now():
     amp.init()
     p = gluon.Parameter("w", shape=(2,))

@@ -31,7 +31,7 @@ def cache(tmp_path, monkeypatch):
     def forget():
         monkeypatch.setattr(jit, "_loaded", {})
         monkeypatch.setattr(jit, "PAUSE_S", 0)
-        monkeypatch.setattr(disk, "_held", {})
+        monkeypatch.setattr(disk, "_sizes", {})
         disk.folder.cache_clear()
         jit.compiler.cache_clear()
 
@@ -214,7 +214,7 @@ def test_what_killed_processes_left_goes(cache):
         (folder / f"{name}.so").write_text("")
     for path in (folder / "new-old", folder / "new-old.so"):
         os.utime(path, (1, 1))
-    disk._held.clear()  # another process
+    disk._sizes.clear()  # another process
     disk.write("second.so", b"2")
     kept = ["first.so", "new-at-work", "new-at-work.so", "second.so"]
     assert sorted(p.name for p in folder.iterdir()) == kept

@@ -99,7 +99,7 @@ def test_storage_fallback_warns_once_per_operator(monkeypatch):
     assert [str(w.message).split()[2] for w in seen] == ["exp", "sigmoid"]
     assert "csr" in str(seen[0].message) and seen[0].filename == __file__
     monkeypatch.setattr(storage, "_warned", set())
-    monkeypatch.setattr(storage, "tells", False)
+    monkeypatch.setattr(storage, "warns", False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert nd.exp(x).stype == "default"

@@ -214,6 +214,64 @@ def test_more_weights_than_one_call_takes():
     assert [w.asnumpy()[0] for w in weights] == [i - 2.0 for i in range(150)]
 
 
+RATES = [0.1, 0.4, 0.4, 0.05, 0.2]  # of the steps
+
+
+def lars_steps(weights, grads):
+    """The weights after each step by the formula of You et al., in float64."""
+    weights, before = [w.astype("float64") for w in weights], None
+    moments = [np.zeros_like(w) for w in weights]
+    for lr, found in zip(RATES, grads):
+        for w, m, g in zip(weights, moments, found):
+            g = g.astype("float64")
+            wide, steep = np.linalg.norm(w), np.linalg.norm(g)
+            rate = lr * 0.001 * wide / (steep + 0.01 * wide)
+            m *= 0.9 * (lr / before if before else 1)
+            m -= rate * (g + 0.01 * w)
+            w += m
+        before = lr
+    return weights
+
+
+def lars():
+    return opt.create("lars", momentum=0.9, wd=0.01, eta=0.001)
+
+
+def test_lars_corrects_the_momentum_of_all_weights_of_a_step():
+    """A store updates some megabytes at a time."""
+    generator = np.random.default_rng(3)
+    draw = lambda: [
+        generator.standard_normal(n).astype("float32") for n in (1_100_000, 50, 1_050_000, 7)
+    ]
+    first, grads = draw(), [draw() for _ in RATES]
+    kv, optimizer, outs = mx.kv.create("local"), lars(), [nd.array(w) for w in first]
+    kv.init([0, 1, 2, 3], outs)
+    kv.set_optimizer(optimizer)
+    for lr, found in zip(RATES, grads):
+        optimizer.set_learning_rate(lr)
+        kv.pushpull([0, 1, 2, 3], [nd.array(g) for g in found], out=outs)
+    for got, start, wanted in zip(outs, first, lars_steps(first, grads)):
+        # float32 keeps 7 digits of the weight, of which a step changes the last ones
+        scale = np.abs(wanted - start).max()
+        np.testing.assert_allclose(got.asnumpy() - start, wanted - start, atol=1e-3 * scale)
+
+
+def test_lars_corrects_the_momentum_of_all_devices():
+    generator = np.random.default_rng(3)
+    draw = lambda: [generator.standard_normal(n).astype("float32") for n in (30, 50)]
+    first, grads = draw(), [draw() for _ in RATES]
+    optimizer, copies = lars(), [[nd.array(w) for w in first] for _ in range(2)]
+    updaters = [opt.get_updater(optimizer, replica) for replica in range(2)]
+    for lr, found in zip(RATES, grads):
+        optimizer.set_learning_rate(lr)
+        for updater, weights in zip(updaters, copies):
+            updater([0, 1], [nd.array(g) for g in found], weights)
+    for weights in copies:
+        for got, start, wanted in zip(weights, first, lars_steps(first, grads)):
+            scale = np.abs(wanted - start).max()
+            np.testing.assert_allclose(got.asnumpy() - start, wanted - start, atol=1e-3 * scale)
+
+
 def test_clip_global_norm():
     arrays = [nd.array([3.0]), nd.array([4.0])]
     assert gluon.utils.clip_global_norm(arrays, 1.0) == pytest.approx(5.0)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any, ClassVar
 
+from ...dist import Group
 from ...engine.error import InvalidType, InvalidValue, MissingMethod
 from ...engine.profiler import set_kvstore_handle
 from ...ndarray import NDArray
@@ -28,6 +29,7 @@ class KVStoreBase:
 
     OPTIMIZER = "optimizer"
     _updater: Any  # of a store that updates its weights
+    takes_group: ClassVar[bool] = False  # may `create` give it a group of processes?
     kv_registry: ClassVar[dict[str, type]] = {}
 
     def broadcast(self, key: Any, value: Any, out: Any, priority: int | Sequence[int] = 0) -> None:
@@ -168,7 +170,7 @@ class TestStore(KVStoreBase):
     num_workers = 1
 
 
-STORES: dict[str, type] = {}  # name -> class; kvstore.py and nccl.py fill it
+STORES: dict[str, Any] = {}  # name -> class; kvstore.py and nccl.py fill it
 
 
 def state_of(store: KVStoreBase) -> tuple[Any, dict]:
@@ -202,11 +204,13 @@ def check_store(kvstore: Any) -> None:
     )
 
 
-def create(name: str = "local") -> KVStoreBase:
+def create(name: str = "local", group: Group | None = None) -> KVStoreBase:
     """A store: "local" sums on cpu(0), "device" on the device of the first value, "nccl" over GPUs
     by NVIDIA's library, "dist_sync" over all processes of a job (`python -m plait launch`),
     "dist_async" on servers of one; or a registered class by its name.
 
+    group: the processes that "dist_sync" sums over; default: those along the axis "data" of the
+        current mesh (`mx.dist.mesh`), without a mesh all of them.
     Raises InvalidValue for any other name, and for "dist_async" in a job without servers;
     MXNetError for "nccl" without GPUs.
     """
@@ -214,8 +218,12 @@ def create(name: str = "local") -> KVStoreBase:
         raise InvalidType(f"name must be a string, got {type(name).__name__}")
     check_store(name)
     found = KVStoreBase.kv_registry.get(name.lower())
+    kind = found or STORES[name.lower()]
+    if group is not None and not getattr(kind, "takes_group", False):
+        known = ", ".join(repr(n) for n, made in STORES.items() if made.takes_group)
+        raise InvalidValue(f"kvstore={name!r} takes no group\n  fix: one of {known}")
     if found is not None:
         return found()
-    made = STORES[name.lower()](name.lower())
+    made = kind(name.lower()) if group is None else kind(name.lower(), group)
     set_kvstore_handle(made.handle)
     return made

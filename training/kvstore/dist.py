@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...dist import Group, all_gather, all_reduce, barrier, broadcast, init
-from ...dist.schedules import SLICE_BYTES
+from ...dist import Group, all_gather, all_reduce, barrier, broadcast, data_group
+from ...dist.buckets import sum_together
 from ...engine import cpu
 from ...ndarray import NDArray
 from ...ndarray.autograd import pause
@@ -16,11 +16,9 @@ from ...ndarray.functions import add_n
 from ...ndarray.launch import copy_into
 from ...ndarray.sparse import row_sparse_array
 from .base import STORES
-from .comm import total
+from .comm import copy_back, in_turn, priority_of, total
 from .compression import GradientCompression
-from .kvstore import KVStore
-
-SMALL_BYTES = 1 << 16  # gradients below it are sent together
+from .kvstore import KVStore, priorities
 
 
 class DistStore(KVStore):
@@ -28,13 +26,21 @@ class DistStore(KVStore):
 
     All processes call the same methods with the same keys in the same order. The sums have the same
     bits in all of them, so the weights stay equal without being sent.
+
+    group: the processes; default: those along the axis "data" of the current mesh; without a mesh
+        all of them.
     """
 
-    def __init__(self, handle: str = "dist_sync"):
+    takes_group = True
+
+    def __init__(self, handle: str = "dist_sync", group: Group | None = None):
         super().__init__(handle)
-        self._group: Group = init()
+        self._group: Group = group or self._all()
         self._ids: dict = {}  # of what is sent together: an id of the group
         self._turns: dict = {}  # key -> its turn among those that are sent
+
+    def _all(self) -> Group:
+        return data_group(f"kvstore={self._type!r}")
 
     @property
     def rank(self) -> int:
@@ -76,37 +82,49 @@ class DistStore(KVStore):
     def _sum(self, key, arrays, priority: int) -> NDArray:
         return total(arrays, arrays[0].context)  # compressed later: the sum over this process
 
-    def _over_processes(self, sums: list[tuple], firsts: dict) -> list[tuple]:
+    def sum_in_place(self, key: Any, value: Any, priority: int | Sequence[int] = 0) -> None:
+        pairs, firsts = self._pairs(key, value), {}
+        sums: list[tuple[Any, NDArray]] = []
+        with pause():
+            for (k, arrays), first in zip(pairs, priorities(priority, len(pairs))):
+                firsts[k] = in_turn(arrays, first)
+                with priority_of(firsts[k]):
+                    sums.append((k, self._sum(k, arrays, firsts[k])))
+            targets = dict(pairs)
+            for k, merged in self._over_processes(sums, firsts, in_place=True):
+                with priority_of(firsts[k]):
+                    for o in targets[k]:
+                        copy_back(merged, o)
+
+    def _over_processes(
+        self, sums: list[tuple], firsts: dict, in_place: bool = False
+    ) -> list[tuple]:
         """Sums over processes. Small arrays share one message, in the order in which they are
         pushed."""
         if self._compression is not None:
             return [(key, self._compressed(key, merged, firsts[key])) for key, merged in sums]
         if self._group.size == 1:
             return sums
-        made: dict = {}
-        together: list[int] = []
-        n_bytes = 0
-        # that of the first step, which was the same on all ranks: GPUs need it to be
-        for i in sorted(range(len(sums)), key=lambda i: self._turn(sums[i][0])):
-            merged = sums[i][1]
-            s = merged._spec
-            if s.stype != "default":
-                made[i] = self._sum_rows(sums[i][0], merged)
-            elif s.nbytes >= SMALL_BYTES:
-                made[i] = self._reduce([i], sums, firsts)[0]
-            else:
-                if together and (
-                    n_bytes + s.nbytes > SLICE_BYTES or sums[together[0]][1].dtype != merged.dtype
-                ):
-                    made.update(zip(together, self._reduce(together, sums, firsts)))
-                    together, n_bytes = [], 0
-                together.append(i)
-                n_bytes += s.nbytes
-        if together:
-            made.update(zip(together, self._reduce(together, sums, firsts)))
-        return [(key, made[i]) for i, (key, _) in enumerate(sums)]
+        made = dict(sums)
+        dense = [(key, merged) for key, merged in sums if merged._spec.stype == "default"]
+        dense.sort(key=lambda item: self._turn(item[0]))
+        keys = [key for key, _ in dense]
+        summed = sum_together(
+            [merged for _, merged in dense],
+            self._group,
+            names=[str(key) for key in keys],
+            priorities=[firsts[key] for key in keys],
+            number=lambda some: self._number(tuple(keys[i] for i in some)),
+            in_place=in_place,
+        )
+        made.update(zip(keys, summed))
+        for key, merged in sums:
+            if merged._spec.stype != "default":
+                made[key] = self._sum_rows(key, merged)
+        return list(made.items())
 
     def _turn(self, key) -> int:
+        """Its place in the first step, which was the same on all ranks: GPUs need it to be."""
         return self._turns.setdefault(key, len(self._turns))
 
     def _compressed(self, key, merged: NDArray, priority: int) -> NDArray:
@@ -127,17 +145,6 @@ class DistStore(KVStore):
         if number is None:
             number = self._ids[keys] = self._group.new_id()
         return number
-
-    def _reduce(self, some: list[int], sums: list[tuple], firsts: dict) -> list[NDArray]:
-        keys = tuple(sums[i][0] for i in some)
-        arrays = [sums[i][1] for i in some]
-        return all_reduce(
-            arrays,
-            group=self._group,
-            name=", ".join(map(str, keys[:3])) + (" ..." if len(keys) > 3 else ""),
-            key=self._number(keys),
-            priority=max(firsts[k] for k in keys),
-        )
 
     def _sum_rows(self, key, merged: NDArray) -> NDArray:
         """The sum of row_sparse values. Each process may have other rows, so the row numbers are

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
-from ...dist import receive, send, servers
-from ...engine import cpu
+from ...dist import Group, init, receive, send, servers
+from ...engine import cpu, files
 from ...engine.error import MissingKey
 from ...ndarray import NDArray
 from ...ndarray.autograd import pause
@@ -16,23 +16,15 @@ from ...ndarray.creation import empty
 from ...ndarray.functions import concat
 from ...ndarray.launch import copy_into
 from ..optimizer.updater import described, hyperparameters
-from . import requests
+from . import async_states, requests
+from .async_states import Place
 from .base import STORES, StoreError
 from .comm import total
 from .compression import GradientCompression
 from .dist import DistStore
-from .kvstore import priorities
+from .kvstore import KVStore, priorities
 
 BIG = 1_000_000  # elements: larger weights are split over all servers
-
-
-class _Place(NamedTuple):
-    """Where a weight is. parts: (server, from element, to element)."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    parts: list[tuple[int, int, int]]
-    stype: str = "default"
 
 
 class AsyncStore(DistStore):
@@ -43,6 +35,9 @@ class AsyncStore(DistStore):
     worker being used. push and pull wait for no other worker.
     """
 
+    takes_group = False
+    sum_in_place = KVStore.sum_in_place  # over servers
+
     def __init__(self, handle: str = "dist_async"):
         super().__init__(handle)
         self._servers = list(servers())
@@ -51,11 +46,14 @@ class AsyncStore(DistStore):
                 f"kvstore={handle!r}: this job has no servers\n  fix: python -m plait launch -n"
                 " WORKERS -s SERVERS script.py"
             )
-        self._places: dict[int | str, _Place] = {}
+        self._places: dict[int | str, Place] = {}
         self._lists: dict[tuple, int] = {}
         self._load = dict.fromkeys(self._servers, 0)  # elements
         self._optimizer: Any = None
         self._known: dict = {}  # hyperparameters that this worker sent to the servers
+
+    def _all(self) -> Group:
+        return init()
 
     def __contains__(self, key: Any) -> bool:
         return key in self._places
@@ -81,7 +79,7 @@ class AsyncStore(DistStore):
     def _set(self, key: Any, value: NDArray) -> None:
         _dense(key, [value])
         if key not in self._places:
-            self._places[key] = _Place(value.shape, value._spec.dtype, self._parts(value.size))
+            self._places[key] = Place(value.shape, value._spec.dtype, self._parts(value.size))
         if self.rank == 0:
             self._send(requests.INIT, [(key, value)], [0])
             for server, *_ in self._places[key].parts:
@@ -89,10 +87,15 @@ class AsyncStore(DistStore):
         self._barrier()
 
     def _parts(self, size: int) -> list[tuple[int, int, int]]:
-        """A large weight is split over all servers; a small one goes where the fewest elements
-        are."""
+        """A large weight is split over all servers, if the optimizer may update its parts; another
+        one goes where the fewest elements are."""
         n = len(self._servers)
-        chosen = self._servers if size >= BIG else [min(self._load, key=lambda s: self._load[s])]
+        whole = self._optimizer is not None and not self._optimizer.elementwise
+        chosen = (
+            self._servers
+            if size >= BIG and not whole
+            else [min(self._load, key=lambda s: self._load[s])]
+        )
         bounds = [size * i // len(chosen) for i in range(len(chosen) + 1)] if n else []
         parts = list(zip(chosen, bounds, bounds[1:]))
         for server, start, stop in parts:
@@ -212,6 +215,12 @@ class AsyncStore(DistStore):
         """Servers update with the first worker's optimizer from now on. Its class is sent as a
         name, its hyperparameters as JSON; those that a worker changes later, such as learning_rate,
         are sent before its next push."""
+        split = [key for key, place in self._places.items() if len(place.parts) > 1]
+        if split and not optimizer.elementwise:
+            raise StoreError(
+                f"{type(optimizer).__name__} needs whole weights, but that of key {split[0]!r} is"
+                " split over servers\n  fix: kv.set_optimizer before kv.init"
+            )
         found = described(optimizer)
         self._optimizer, self._known = optimizer, hyperparameters(optimizer)
         self._configure({"optimizer": found})
@@ -254,12 +263,27 @@ class AsyncStore(DistStore):
     def save_optimizer_states(
         self, fname: str | PathLike[str], dump_optimizer: bool = False
     ) -> None:
-        """Raises StoreError: the states are on the servers."""
-        raise StoreError("Cannot save states for distributed training: they are on the servers")
+        """Gathers the servers' states and writes them as the other stores do; waits for what this
+        worker has pushed. Any worker may call it, others need not."""
+        contents = {server: requests.save(server, dump_optimizer) for server in self._servers}
+        if not all(contents.values()):
+            raise StoreError("Cannot save states: there is no optimizer\n  fix: kv.set_optimizer")
+        assert self._optimizer is not None
+        states = async_states.joined(contents, self._optimizer, self._places, dump_optimizer)
+        files.write(fname, states)
 
     def load_optimizer_states(self, fname: str | PathLike[str]) -> None:
-        """Raises StoreError: the states are on the servers."""
-        raise StoreError("Cannot load states for distributed training: they are on the servers")
+        """Gives the servers, of any number, what save_optimizer_states wrote. All workers call
+        it."""
+        if self._optimizer is None:
+            raise StoreError("Cannot load states: there is no optimizer\n  fix: kv.set_optimizer")
+        content = files.read(fname, "load_optimizer_states")
+        parts = async_states.cut(content, self._optimizer, self._places, self._servers)
+        self._known = hyperparameters(self._optimizer)
+        if self.rank == 0:
+            for server, states in parts.items():
+                requests.load(server, states)
+        self._barrier()
 
 
 def _dense(key: Any, arrays: list[NDArray]) -> None:

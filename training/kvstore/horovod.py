@@ -25,8 +25,7 @@ class Horovod(DistStore):
     """
 
     def __init__(self, handle: str = "horovod", group: Group | None = None):
-        super().__init__(handle)
-        self._group = group or self._group
+        super().__init__(handle, group)
 
     @property
     def local_rank(self) -> int:
@@ -49,10 +48,13 @@ class Horovod(DistStore):
         self, key: Any, value: Any, out: Any = None, priority: int | Sequence[int] = 0
     ) -> None:
         pairs = self._pairs(key, value)
-        targets = dict(pairs if out is None else self._pairs(key, out))
         for k, arrays in pairs:
             if any(a.stype != "default" for a in arrays):
                 raise self._sparse(k)
+        if out is None:
+            self.sum_in_place(key, value, priority)
+            return
+        targets = dict(self._pairs(key, out))
         with pause():
             sums, firsts = self._over_devices(pairs, priority)
             for k, merged in self._over_processes(sums, firsts):

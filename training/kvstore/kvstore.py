@@ -144,8 +144,11 @@ class KVStore(KVStoreBase):
                 sums.append((k, self._sum(k, arrays, firsts[k])))
         return sums, firsts
 
-    def _over_processes(self, sums: list[tuple], firsts: dict) -> list[tuple]:
-        """Sums over all processes; firsts: the priorities of keys."""
+    def _over_processes(
+        self, sums: list[tuple], firsts: dict, in_place: bool = False
+    ) -> list[tuple]:
+        """Sums over all processes; firsts: the priorities of keys. in_place: they may be written
+        into the arrays of `sums`."""
         return sums
 
     def _apply(self, sums) -> None:
@@ -240,6 +243,11 @@ class KVStore(KVStoreBase):
                     self._apply(sums)
                     self._pull([(k, targets.pop(k)) for k, _ in sums if k in targets])
         self._pull(list(targets.items()))
+
+    def sum_in_place(self, key: Any, value: Any, priority: int | Sequence[int] = 0) -> None:
+        """pushpull without an updater, for gradients whose sum nobody pulls later: what is stored
+        is not defined afterwards."""
+        self.pushpull(key, value, priority=priority)
 
     def broadcast(self, key: Any, value: Any, out: Any, priority: int | Sequence[int] = 0) -> None:
         """init and pull."""

@@ -20,9 +20,11 @@ from .compression import GradientCompression
 from .requests import (
     HEADER,
     INIT,
+    LOAD,
     PULL,
     PUSH,
     PUSHPULL,
+    SAVE,
     STOP,
     SYNC,
     TEXT,
@@ -30,6 +32,7 @@ from .requests import (
     entries,
     header,
     read_json,
+    send_bytes,
 )
 
 
@@ -91,15 +94,22 @@ class _Server:
 
     def _begin(self, worker: int, head: NDArray) -> None:
         operation, number, *_ = head.asnumpy().tolist()
-        if operation == TEXT:
+        if operation in (TEXT, LOAD):
+            use = self._note if operation == TEXT else self._load
             text = empty((number,), dtype="uint8")
-            self._receive(worker, text, partial(self._note, worker, text))
+            self._receive(worker, text, partial(use, worker, text))
         elif operation in (INIT, PUSH, PUSHPULL):
             self._take(worker, operation, number)
         elif operation == PULL:
             self._answer(worker, number)
         elif operation == SYNC:
             send(header(SYNC), worker, name="answer")
+            self._listen(worker)
+        elif operation == SAVE:
+            states = b"" if self._updater is None else self._updater.get_states(bool(number))
+            send(header(SAVE, len(states)), worker, name="answer")
+            if states:
+                send_bytes(states, worker)
             self._listen(worker)
         elif operation == STOP:
             del self._pushes[worker]
@@ -117,6 +127,12 @@ class _Server:
             self._compression = GradientCompression(found["compression"], ("2bit", "fp16"))
         if "staleness" in found:
             self._staleness = found["staleness"]
+        self._listen(worker)
+
+    def _load(self, worker: int, states: NDArray) -> None:
+        if self._updater is None:
+            raise StoreError("dist_async: states before set_optimizer")
+        self._updater.set_states(states.asnumpy().tobytes())
         self._listen(worker)
 
     def _take(self, worker: int, operation: int, number: int) -> None:

@@ -8,10 +8,13 @@ data. Messages from one rank to another arrive in order. By operation: the argum
     PUSH      list of keys        gradients; PUSHPULL: the server then sends the weights
     PULL      list of keys        none; the server sends the weights
     SYNC      -                   none; the server sends a header when all requests before are done
+    SAVE      1: all, 0: states   none; the server sends a header with a size, then states
+    LOAD      number of bytes     states
     STOP      -                   none; this worker sends no more requests
 
-A list of keys is sent once, by TEXT, with a number that requests refer to. Of a weight that is
-split over servers, each has one part.
+States are the bytes of a file (Updater.get_states); all: with the optimizer's hyperparameters and
+counts. A list of keys is sent once, by TEXT, with a number that requests refer to. Of a weight that
+is split over servers, each has one part.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from ...dist import heartbeat, receive, send, servers
 from ...ndarray import NDArray
 from ...ndarray.creation import array, empty
 
-TEXT, INIT, PUSH, PUSHPULL, PULL, SYNC, STOP = range(7)
+TEXT, INIT, PUSH, PUSHPULL, PULL, SYNC, SAVE, LOAD, STOP = range(9)
 HEADER = 4  # words
 
 
@@ -49,14 +52,37 @@ def request(server: int, operation: int, number: int = 0) -> None:
 
 def send_json(server: int, data: dict) -> None:
     """Sends plain data."""
-    text = np.frombuffer(json.dumps(data).encode(), np.uint8)
-    request(server, TEXT, len(text))
-    send(array(text, dtype="uint8"), server, name="request")
+    _send(server, TEXT, json.dumps(data).encode())
+
+
+def _send(server: int, operation: int, content: bytes) -> None:
+    request(server, operation, len(content))
+    send_bytes(content, server)
+
+
+def send_bytes(content: bytes, to: int) -> None:
+    """Sends bytes whose number the receiver knows."""
+    send(array(np.frombuffer(content, np.uint8), dtype="uint8"), to, name="request")
 
 
 def read_json(text: NDArray) -> dict:
     """What `send_json` sent."""
     return json.loads(text.asnumpy().tobytes())
+
+
+def load(server: int, states: bytes) -> None:
+    """Gives a server its states, and waits until it has them."""
+    _send(server, LOAD, states)
+    synchronize(server)
+
+
+def save(server: int, dump_optimizer: bool) -> bytes:
+    """The states that a server has; empty: it has no optimizer."""
+    request(server, SAVE, int(dump_optimizer))
+    n = receive(header(), server, name="answer").asnumpy()[1]
+    if n == 0:
+        return b""
+    return receive(empty((int(n),), dtype="uint8"), server, name="answer").asnumpy().tobytes()
 
 
 def synchronize(server: int) -> None:

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from ...dist import exchange
+from ...dist import Group, exchange
 from ...dist.collectives import broadcast, placed
 from ...dist.nccl import UPDATE
 from ...ndarray import NDArray
 from ...ndarray.autograd import pause
 from ...ndarray.launch import copy_into
-from ...ndarray.saved_state import copied
 from .. import optimizer as opt
 from .base import STORES, StoreError
 from .comm import priority_of
@@ -32,8 +31,8 @@ class ShardedStore(DistStore):
     arrays that `broadcast` and `pushpull` get as `out`. Gradients hold partial sums afterwards.
     """
 
-    def __init__(self, handle: str = "dist_sync"):
-        super().__init__(handle)
+    def __init__(self, handle: str = "dist_sync", group: Group | None = None):
+        super().__init__(handle, group)
         self._lengths: dict = {}  # key -> of the parts; None: all processes update it
         self._unplaced: list = []  # keys that have no entry there yet
         self._load = [0] * self._group.size  # bytes of weights that each process updates
@@ -62,10 +61,10 @@ class ShardedStore(DistStore):
         for key in self._unplaced:
             weight = self._stored[key]
             n, n_bytes = weight.size, weight._spec.nbytes
-            if ranks == 1 or n_bytes < SMALL_BYTES:
+            units = -(-n // ALIGNED)
+            if ranks == 1 or n_bytes < SMALL_BYTES or units < ranks:
                 self._lengths[key] = None
-            elif type(self._updater.optimizer).elementwise:
-                units = -(-n // ALIGNED)
+            elif self._updater.optimizer.elementwise:
                 ends = [min(n, units * r // ranks * ALIGNED) for r in range(ranks + 1)]
                 self._lengths[key] = tuple(b - a for a, b in zip(ends, ends[1:]))
             else:
@@ -155,7 +154,7 @@ class ShardedStore(DistStore):
                 parts = [self.part(k, self._stored[k]) for k in own]
                 updater(own, [grads[k] for k in own], parts)
             else:
-                updater.count(own, alone=len(own) == len(keys))
+                updater.count(own)
 
     def set_optimizer(self, optimizer: Any) -> None:
         self._updater = Updater(optimizer, self)
@@ -179,18 +178,25 @@ class Updater(opt.Updater):
         self._known.update(dict.fromkeys(index))
         super().__call__(index, grad, weight)
 
-    def count(self, indices: list, alone: bool) -> None:
-        """Counts updates that other processes make. alone: no update follows of those that are
-        made together; LARS remembers the rate of each call."""
+    def count(self, indices: list) -> None:
+        """Counts updates that other processes make."""
         self._known.update(dict.fromkeys(indices))
         self.optimizer._set_current_context(0)
         for i in indices:
             self.optimizer._update_count(i)
-        if alone and self.aggregate_updates:
-            self.optimizer._get_lrs(indices)
+
+    def _groups(self) -> list[Group]:
+        return list(dict.fromkeys([self._store._group, *super()._groups()]))
 
     def _whole(self) -> dict:
-        """The states of whole weights. All processes call it."""
+        own, self.states = self.states, self._gathered_states()
+        try:
+            return super()._whole()
+        finally:
+            self.states = own
+
+    def _gathered_states(self) -> dict:
+        """The states of the weights of this process, of which all have parts."""
         store, made = self._store, {}
         store._place()
         with pause():
@@ -215,7 +221,7 @@ class Updater(opt.Updater):
             return like
         if like is None:
             return None
-        return own if owner is None else exchange(own, self._store._group.ranks[owner])
+        return own if owner is None else exchange(own, owner, group=self._store._group)
 
     def _cut(self, index, state) -> Any:
         """This process's part of a whole state."""
@@ -237,31 +243,11 @@ class Updater(opt.Updater):
                 elif lengths:
                     del self.states[i], self.states_synced[i]
 
-    def _loaded(self) -> None:
+    def _loaded(self, states: dict) -> None:
+        super()._loaded(states)
         self._known = dict.fromkeys(self.states)
         self._store._place()
         self.cut(list(self.states))
-
-    # ---- files -----------------------------------------------------------------------------------
-
-    def state_dict(self) -> dict:
-        return {"states": copied(self._whole())}
-
-    def load_state_dict(self, state: dict) -> None:
-        super().load_state_dict(state)
-        self._loaded()
-
-    def get_states(self, dump_optimizer: bool = False) -> bytes:
-        own = self.states
-        self.states = self._whole()
-        try:
-            return super().get_states(dump_optimizer)
-        finally:
-            self.states = own
-
-    def set_states(self, states: bytes) -> None:
-        super().set_states(states)
-        self._loaded()
 
 
 def _owner(lengths: Sequence[int]) -> int | None:

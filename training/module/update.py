@@ -70,11 +70,11 @@ def _exchange(kvstore, names, grad_arrays, targets) -> None:
     ]
     dense = [x for x in known if x[2][0].stype == x[3][0].stype == "default"]
     if isinstance(kvstore, KVStore):  # in one call, so that updates are batched
-        kvstore.pushpull(
-            [name for _, name, _, _ in dense],
-            [grads for _, _, grads, _ in dense],
-            out=[outs for *_, outs in dense],
-        )
+        keys, summed = [name for _, name, _, _ in dense], [grads for _, _, grads, _ in dense]
+        if targets is grad_arrays:
+            kvstore.sum_in_place(keys, summed)
+        else:
+            kvstore.pushpull(keys, summed, out=[outs for *_, outs in dense])
     else:
         for i, name, grads, outs in dense:
             kvstore.pushpull(name, grads, out=outs, priority=-i)

@@ -60,6 +60,10 @@ class Optimizer(Stateful):
     # Then ranks can share the update of a weight. Not inherited: a subclass may take norms.
     elementwise: ClassVar[bool] = False
 
+    def __init_subclass__(cls, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        cls.elementwise = vars(cls).get("elementwise", False)
+
     def __init__(
         self,
         rescale_grad: float = 1.0,

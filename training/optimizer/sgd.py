@@ -176,14 +176,17 @@ class LARS(_Descent):
             momentum_correction,
         )
         self.aggregate_num = MULTI_TENSOR
+        # the rates of the last step and of this one, and the number of this one: a step is several
+        # calls, as a store updates some megabytes at a time, and each device its own weights
         self.last_lr: float | None = None
         self.cur_lr: float | None = None
+        self._rate_of: int | None = None
 
-    def _get_lrs(self, indices):
-        lr = self.learning_rate
-        self.last_lr = lr if self.cur_lr is None else self.cur_lr
-        self.cur_lr = lr
-        return [lr * m for m in self._factors(indices, "lr_mult", self.lr_mult)]
+    def _update_count(self, index):
+        super()._update_count(index)
+        if self._rate_of != self.num_update:
+            self._rate_of, self.last_lr = self.num_update, self.cur_lr
+            self.cur_lr = self.learning_rate
 
     def _step(self, indices, weights, grads, states, wide):
         self._update_count(indices)

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Callable
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
+from ...dist import Group
+from ...dist.mesh import Part, one_writes, sharing
 from ...engine import files
 from ...engine.error import InvalidType, InvalidValue, MXNetError
 from ...ndarray import NDArray, autograd, serialization
@@ -84,16 +87,39 @@ class Updater:
             return type(state)(self.sync_state_context(s, context) for s in state)
         return state
 
+    # ---- weights that are split over ranks -------------------------------------------------------
+
+    def _parts(self) -> dict[Any, Part]:
+        """The parts that this rank has, by index."""
+        found = {i: getattr(p, "_part", None) for i, p in self.optimizer.param_dict.items()}
+        return {i: part for i, part in found.items() if part is not None}
+
+    def _groups(self) -> list[Group]:
+        """The ranks that share what is saved."""
+        return sharing(self._parts().values())
+
+    def _whole(self) -> dict:
+        """The states of whole weights. All ranks that share them call it."""
+        parts = self._parts()
+        return {i: each(parts[i].whole, s) if i in parts else s for i, s in self.states.items()}
+
+    def _loaded(self, states: dict) -> None:
+        """Takes whole states; each is copied to its weight's device at its first use."""
+        self.states = dict(states)
+        self.states_synced = dict.fromkeys(self.states, False)
+        for i, part in self._parts().items():
+            if i in self.states:
+                self.states[i] = each(lambda a, own=part: own.of(a).copy(), self.states[i])
+
     # ---- files -----------------------------------------------------------------------------------
 
     def state_dict(self) -> dict:
         """The states by index, without the optimizer."""
-        return {"states": copied(self.states)}
+        return {"states": copied(self._whole())}
 
     def load_state_dict(self, state: dict) -> None:
-        """Restores the states; each is copied to its weight's device at its first use."""
-        self.states = dict(state["states"])
-        self.states_synced = dict.fromkeys(self.states, False)
+        """Restores the result of state_dict."""
+        self._loaded(state["states"])
 
     def get_states(self, dump_optimizer: bool = False) -> bytes:
         """The states as bytes; dump_optimizer: with the optimizer's hyperparameters and counts."""
@@ -107,16 +133,16 @@ class Updater:
                 return [plain(s, f"{path}.{i}") for i, s in enumerate(state)]
             return state
 
-        states = [[i, plain(s, str(i))] for i, s in self.states.items()]
+        states = [[i, plain(s, str(i))] for i, s in self._whole().items()]
         meta: dict[str, Any] = {"format": FORMAT, "states": states}
         if dump_optimizer:
             meta["optimizer"] = _describe(self.optimizer)
         text = np.frombuffer(json.dumps(meta).encode(), np.uint8)
         return serialization.save_tobuffer({META: from_memory(text), **arrays})
 
-    def set_states(self, states: bytes) -> None:
-        """Restores the result of get_states. Raises MXNetError for anything else; pickles are never
-        read."""
+    def set_states(self, states: bytes) -> bool:
+        """Restores the result of get_states. Returns: was the optimizer in it? Raises MXNetError
+        for anything else; pickles are never read."""
         if bytes(states[:1]) == b"\x80" or states[:4] in (b"(dp0", b"ccop"):
             raise MXNetError(
                 "set_states: these are pickled states, as MXNet writes them; plait does not read"
@@ -149,16 +175,27 @@ class Updater:
             ) from None
         if saved_format != FORMAT:
             raise MXNetError(f"set_states: format must be {FORMAT}, got {saved_format}")
-        self.states = read
-        self.states_synced = dict.fromkeys(self.states, False)
+        self._loaded(read)
+        return "optimizer" in meta
 
     def save(self, fname: str | PathLike[str], dump_optimizer: bool = False) -> None:
-        """Writes get_states to a file, whole or not at all."""
-        files.write(fname, self.get_states(dump_optimizer))
+        """Writes get_states to a file, whole or not at all. Ranks that share the states all call
+        it, and the first writes."""
+        content = self.get_states(dump_optimizer)
+        one_writes(self._groups(), lambda: files.write(fname, content))
 
     def load(self, fname: str | PathLike[str], kind: str) -> None:
         """set_states from a file. what: the caller, for the error message. Raises MXNetError."""
         self.set_states(files.read(fname, kind))
+
+
+def each(function: Callable[..., NDArray], *states: Any) -> Any:
+    """A state whose arrays are made of those of one or more states of the same form. Optimizers of
+    split weights are elementwise: all arrays of a state have the weight's shape."""
+    first = states[0]
+    if isinstance(first, (tuple, list)):
+        return type(first)(each(function, *some) for some in zip(*states))
+    return function(*states) if isinstance(first, NDArray) else first
 
 
 def _alike(state, made) -> bool:

@@ -17,6 +17,7 @@ from ....ndarray import NDArray
 from ....ndarray.launch import copy_into
 from ....training.kvstore import Horovod
 from ....training.optimizer import Optimizer
+from ....training.optimizer.optimizer import MULTI_TENSOR
 from . import mpi_ops
 from .compression import Compression
 from .mpi_ops import *
@@ -76,6 +77,25 @@ class DistributedOptimizer(Optimizer):
         made.rescale_grad *= before / group.size
         return made
 
+    @property
+    def aggregate_num(self) -> int:
+        """Above 0: an Updater gives all weights in one call, so that their gradients travel
+        together; the optimizer may take them one by one."""
+        return MULTI_TENSOR
+
+    @aggregate_num.setter
+    def aggregate_num(self, value: int) -> None:
+        vars(self)["aggregate_num"] = value  # the optimizer's
+
+    def _each(self, method: Any, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        """Sums, then calls a method of the optimizer as it wants to be called."""
+        self._summed(index, grad)
+        if not isinstance(index, (list, tuple)) or self._alone.aggregate_num:
+            method(index, weight, grad, state)
+            return
+        for one in zip(index, weight, grad, state):
+            method(*one)
+
     def _summed(self, index, grad) -> None:
         keys = list(index) if isinstance(index, (list, tuple)) else [index]
         grads = list(grad) if isinstance(grad, (list, tuple)) else [grad]
@@ -86,13 +106,11 @@ class DistributedOptimizer(Optimizer):
 
     def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """Sums the gradients over ranks, in place, and updates."""
-        self._summed(index, grad)
-        self._alone.update(index, weight, grad, state)
+        self._each(self._alone.update, index, weight, grad, state)
 
     def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """Sums the gradients over ranks, in place, and updates."""
-        self._summed(index, grad)
-        self._alone.update_multi_precision(index, weight, grad, state)
+        self._each(self._alone.update_multi_precision, index, weight, grad, state)
 
 
 class DistributedTrainer(Trainer):

@@ -15,6 +15,7 @@ from ....engine.error import InvalidValue
 from ....training.checkpoint import Checkpoint, is_checkpoint
 from ....training.metric import EvalMetric
 from ...hybrid import HybridBlock
+from ...shard import is_split
 from .event import BatchEnd, EpochEnd, TrainBegin, better, worst
 
 
@@ -178,7 +179,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
     def _save(self, estimator, prefix: str) -> None:
         path = os.path.join(self.model_dir, prefix)
         Checkpoint(f"{path}.states", net=estimator.net, run=estimator).save()
-        if is_main():
+        if is_main() or is_split(estimator.net.collect_params().values()):
             estimator.net.save_parameters(f"{path}.params")  # last: it completes the checkpoint
 
     # ---- resuming --------------------------------------------------------------------------------
