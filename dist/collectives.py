@@ -17,7 +17,9 @@ from ..ndarray.invoke import is_symbol
 from ..ndarray.launch import copy_into
 from ..ndarray.ndarray import state
 from ..ndarray.tape import record, spent
-from .group import READ, UPDATE, WRITE, Group, check_arrays, check_operation
+from . import nccl
+from .group import Group, check_arrays, check_operation
+from .nccl import READ, UPDATE, WRITE
 from .world import group_of, init, messages
 
 
@@ -94,10 +96,12 @@ def all_reduce(
             targets = [empty(a.shape, ctx=a.context, dtype=a.dtype) for a in arrays]
         _check_out(arrays, targets, "all_reduce")
         combine = "sum" if op == "mean" else op
-        here = [_on_host(a) for a in arrays]
+        here = [placed(a, "all_reduce", arrays[0]) for a in arrays]
         results = [
-            t if t.context.memory == cpu().memory else empty(t.shape, dtype=t.dtype)
-            for t in targets
+            t
+            if t.context.memory == h.context.memory
+            else empty(t.shape, ctx=h.context, dtype=t.dtype)
+            for t, h in zip(targets, here)
         ]
         n, n_in_place = len(here), sum(a is r for a, r in zip(here, results))
         if 0 < n_in_place < n:
@@ -128,8 +132,12 @@ def all_reduce(
     return targets if isinstance(x, (list, tuple)) else targets[0]
 
 
-def _on_host(a: NDArray) -> NDArray:
-    return a if a.context.memory == cpu().memory else a.as_in_context(cpu())
+def placed(a: NDArray, kind: str, like: NDArray | None = None) -> NDArray:
+    """The array where a collective runs: on its GPU (of `like`) if NCCL does, else on the host."""
+    device = (a if like is None else like).context
+    if not (device.kind.streams and nccl.takes(kind, a._spec.dtype)):
+        device = cpu()
+    return a if a.context.memory == device.memory else a.as_in_context(device)
 
 
 def _check_out(arrays: Sequence[NDArray], targets: Sequence[NDArray], what: str) -> None:
@@ -152,12 +160,12 @@ def _two(
 ) -> NDArray:
     """A collective with one input and one new output."""
     with pause():
-        here = _on_host(x)
-        made = empty(shape, dtype=x.dtype)
+        here = placed(x, kind)
+        made = empty(shape, ctx=here.context, dtype=x.dtype)
         group.run(
             kind, [here, made], [READ, WRITE], (n, *arguments), operation, name, key, priority
         )
-        return made if x.context.memory == cpu().memory else made.as_in_context(x.context)
+        return made if here is x else made.as_in_context(x.context)
 
 
 def _split(x: NDArray, group: Group, what: str) -> int:
@@ -247,7 +255,7 @@ def broadcast(
     _refuse_recorded(arrays, "broadcast, which writes in place,", "outside autograd.record()")
     with pause():
         for a in arrays:
-            here = _on_host(a)
+            here = placed(a, "broadcast")
             use = UPDATE if group.rank == root else WRITE
             group.run("broadcast", [here], [use], (a.size, root), "sum", name, None, priority)
             if here is not a:
@@ -263,7 +271,7 @@ def send(x: NDArray, to: int, *, name: str = "", priority: int = 0) -> None:
     (x,) = check_arrays(x, "send")
     _refuse_recorded([x], "send", "send x.detach(), and its gradient back; or mx.dist.pipeline")
     with pause():
-        _message("send", _on_host(x), READ, to, name, priority)
+        _message("send", placed(x, "send"), READ, to, name, priority)
 
 
 def receive(
@@ -278,7 +286,7 @@ def receive(
     (out,) = check_arrays(out, "receive")
     _refuse_recorded([out], "receive, which writes in place,", "receive into a new array")
     with pause():
-        here = _on_host(out)
+        here = placed(out, "receive")
         _message("receive", here, WRITE, of, name, priority, timeout)
         if here is not out:
             copy_into(here, out)
@@ -322,7 +330,7 @@ def barrier(group: Group | None = None, *, name: str = "barrier") -> None:
     waitall()
     group = group or init()
     if group.size > 1:
-        one = empty((1,))
+        one = empty((1,), ctx=cpu())
         group.run("all_reduce", [one], [UPDATE], (1, True), "sum", name)
         one.wait_to_read()
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ..engine import cpu, is_naive, location, raise_last, settings, wait
+from ..engine import Var, cpu, is_naive, location, raise_last, settings, wait
 from ..engine._core import ffi, lib
 from ..engine.error import InvalidType, InvalidValue
 from ..engine.recent import Recent
@@ -15,12 +15,14 @@ from ..kernels.plan import comm_plan
 from ..kernels.record import lookup
 from ..kernels.spec import spec
 from ..ndarray import NDArray
-from . import schedules
+from ..ndarray.creation import empty
+from ..ndarray.launch import copy_into
+from . import nccl, schedules
+from .nccl import UPDATE, WRITE
 from .schedules import Place, Schedule
 
 COMBINE = {"sum": "add_n", "max": "broadcast_maximum", "min": "broadcast_minimum"}
 COMBINE["prod"] = "broadcast_mul"
-READ, WRITE, UPDATE = range(3)
 
 
 class Group:
@@ -38,6 +40,7 @@ class Group:
         self._described: set = set()
         self.kept: WeakKeyDictionary = WeakKeyDictionary()  # ids of new_id, by what they belong to
         self._messages: dict[tuple[int, bool], itertools.count] = {}
+        self._cliques: dict[int, nccl.Clique] = {}  # by the number of this process' device
 
     def __repr__(self):
         return f"<Group rank {self.rank} of {self.size}: {list(self.ranks)}>"
@@ -89,24 +92,71 @@ class Group:
         compared: bool = True,
         timeout: float | None = None,
     ) -> None:
-        """Pushes a collective.
+        """Pushes a collective: over MPI for arrays of the host, over NCCL for those of GPUs.
 
-        arrays: dense, of one dtype, in the host's memory; uses: READ, WRITE or UPDATE of each.
+        arrays: dense, of one dtype, in one memory; uses: READ, WRITE or UPDATE of each.
         key: of new_id, for a collective that all ranks run again; its description is compared
             with the other ranks' only once. compared: False: never.
         timeout: seconds until it fails; default: PLAIT_COMM_TIMEOUT; 0: never.
         """
-        dtype = arrays[0]._spec.dtype
-        schedule = self.schedule(kind, dtype, operation, *arguments)
-        text = ffi.NULL
-        at = location.capture()
-        if compared and (key is None or (key, schedule) not in self._described):
+        dtype, streams = arrays[0]._spec.dtype, arrays[0].context.kind.streams
+        described, text = (key, kind, dtype, operation, arguments), ""
+        if compared and (key is None or described not in self._described):
             if key is not None:
-                self._described.add((key, schedule))
+                self._described.add(described)
             shapes = ", ".join(dict.fromkeys(str(a.shape) for a in arrays))
-            what = f"{kind} {operation} {dtype} {shapes} {name}".rstrip()
-            text = f"{what}\n    at: {location.text(at) or 'unknown'}".encode()[:500]
+            what = f"{kind} {operation} {dtype} {shapes} {name}".rstrip() + " on GPUs" * streams
+            text = f"{what}\n    at: {location.text(location.capture()) or 'unknown'}"
+        called = f"{kind} {name}".rstrip()
+        if not streams:
+            schedule = self.schedule(kind, dtype, operation, *arguments)
+            self._push(schedule, arrays, uses, text, called, key, priority, timeout)
+        elif self.size == 1:
+            half = len(arrays) // 2  # sources and targets; or one that stays
+            for source, target in zip(arrays[:half], arrays[half:]):
+                if source is not target:
+                    copy_into(source.reshape(target.shape), target)
+        else:
+            clique, known = self._clique(arrays[0].context.device_id), None
+            if text:  # ranks that do not match must not reach NCCL
+                known = Var()
+                compare = self.schedule("nothing", dtype, operation)
+                self._push(compare, [known], [WRITE], text, called, key, priority, timeout)
+            calls = nccl.steps(kind, self.size, *arguments)
+            clique.push(
+                calls, arrays, uses, operation, called, known._handle if known else 0, timeout
+            )
+
+    def _clique(self, device: int) -> nccl.Clique:
+        """The communicator of this process' device with those of the other ranks."""
+        found = self._cliques.get(device)
+        if found is None:
+            handle = int(ffi.cast("uintptr_t", self.handle))
+            found = self._cliques[device] = nccl.Clique(self.size, self.rank, [device], handle)
+            if self.rank == 0:
+                number = nccl.new_number()
+            else:
+                number = empty((lib.PL_NCCL_ID_BYTES,), ctx=cpu(), dtype="uint8")
+            use = UPDATE if self.rank == 0 else WRITE
+            self.run("broadcast", [number], [use], (number.size, 0), name="NCCL's start")
+            found.join(number)
+        return found
+
+    def _push(
+        self,
+        schedule: Any,
+        arrays: Sequence[Any],
+        uses: Sequence[int],
+        description: str,
+        name: str,
+        key: int | None,
+        priority: int,
+        timeout: float | None,
+    ) -> None:
+        """Pushes a schedule, for MPI. description: "": it is not compared."""
         number = self._single_id() if key is None else key  # once: ranks count alike
+        text = description.encode()[:500] if description else ffi.NULL
+        at = location.capture()
         status = lib.PL_AGAIN
         while status == lib.PL_AGAIN:
             status = lib.pl_schedule_push(
@@ -118,7 +168,7 @@ class Group:
                 text,
                 priority,
                 settings.get("PLAIT_COMM_TIMEOUT") if timeout is None else timeout,
-                lib.pl_name((f"{kind} {name}".rstrip()).encode()),
+                lib.pl_name(name.encode()),
                 at,
             )
         if status:

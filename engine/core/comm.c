@@ -9,6 +9,7 @@
  * tests a request; so one call tests all of them, and one operation of those that are polled in turn makes it. */
 #include "comm.h"
 #include "array.h"
+#include "clique.h"
 #include "flight.h"
 #include "heartbeat.h"
 #include "profiler.h"
@@ -154,6 +155,35 @@ void pl_group_free(uintptr_t handle)
     group *g = (group *)handle;
     if (g && atomic_fetch_sub(&g->refs, 1) == 1)
         free(g);
+}
+
+void pl_group_keep(uintptr_t handle)
+{
+    if (handle)
+        atomic_fetch_add(&((group *)handle)->refs, 1);
+}
+
+int pl_group_self(uintptr_t handle)
+{
+    const group *g = (const group *)handle;
+    return g ? g->world_ranks[g->rank] : 0;
+}
+
+static bool left_long_ago(void)               /* some rank */
+{
+    return finished_ns && pl_profiler_now() - (finished_ns > moved_ns ? finished_ns : moved_ns) >= FINISHED_NS;
+}
+
+int pl_group_left(uintptr_t handle)
+{
+    const group *g = (const group *)handle;
+    int found = -1;
+    pthread_mutex_lock(&comm_lock);
+    for (int r = 0; g && left_long_ago() && r < g->n_ranks && found < 0; r++)
+        if (pl_heartbeat_state(g->world_ranks[r]) == PL_RANK_FINISHED)
+            found = g->world_ranks[r];
+    pthread_mutex_unlock(&comm_lock);
+    return found;
 }
 
 uintptr_t pl_schedule_new(const pl_schedule_spec *spec)
@@ -512,7 +542,7 @@ static void say_timed_out(const call *c)
 /* Fails if it waits for a rank whose program has ended, and whose last messages had time to arrive. */
 static int check_finished(const call *c)
 {
-    if (!finished_ns || pl_profiler_now() - (finished_ns > moved_ns ? finished_ns : moved_ns) < FINISHED_NS)
+    if (!left_long_ago())
         return PL_OK;
     for (int r = 0; r < c->group->n_ranks; r++) {
         int rank = c->group->world_ranks[r];
@@ -677,6 +707,7 @@ void pl_comm_give_up(const char *text)
         atomic_store(&gave_up, true);
     }
     pthread_mutex_unlock(&comm_lock);
+    pl_nccl_give_up(reason);                  /* first: what runs on GPUs returns */
     pl_fail(PL_FAILED, reason);
     pl_flight_abort(PL_LANE_COMM, 0);
 }

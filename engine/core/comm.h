@@ -53,4 +53,9 @@ void pl_comm_give_up(const char *message);
 /* A pl_heartbeat_fn: a rank that did not end well gives up all; one that did, only what still waits for it. */
 void pl_comm_rank_left(int rank, int state, const char *text);
 /* cffi stops reading here */
+
+void pl_group_keep(uintptr_t group);          /* one more reference; 0: nothing */
+int pl_group_self(uintptr_t group);           /* this process, as a rank of the world; 0 without a group */
+/* A rank whose program ended well, and whose last messages had time to arrive; -1: none did. */
+int pl_group_left(uintptr_t group);
 #endif

@@ -200,7 +200,7 @@ pl_error *pl_op_inherited(const pl_op *op)
     for (int i = 0; i < op->n_requests; i++)
         if (op->requests[i].mode != PL_WRITE && op->requests[i].var->error)
             return op->requests[i].var->error;
-    return NULL;
+    return pl_op_lost(op);
 }
 
 static void request_outcome(pl_request *r, pl_error *error)
@@ -267,9 +267,12 @@ static pl_error *op_failed(const pl_op *op, int status)
 {
     if (status == PL_PENDING)
         status = pl_fail(PL_FAILED, "engine: only an operation that is polled may be pending (pl_push_polled)");
-    pl_error *error = pl_error_new(status, op->name, op->location);
+    pl_error *lost = pl_op_lost(op), *error = lost ? lost : pl_error_new(status, op->name, op->location);
     pl_enter();
-    pl_error_remember(error);
+    if (lost)
+        pl_error_ref(lost);
+    else
+        pl_error_remember(error);
     pl_leave();
     return error;
 }

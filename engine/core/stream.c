@@ -20,6 +20,7 @@ enum { N_STREAMS = PL_LANE_COUNT - PL_LANE_GPU_COMPUTE, MAX_USES = 32, SPIN_NS =
 
 _Thread_local struct pl_gpu_now pl_gpu_now;
 atomic_bool pl_watching;
+pl_error *_Atomic pl_gpu_lost;
 
 int pl_stream_open(pl_stream *s, pl_gpu *gpu, int kind)
 {
@@ -146,6 +147,26 @@ static int use_await(pl_stream *stream, const pl_use *use)
     return status;
 }
 
+int pl_stream_follow(pl_stream *s, pl_stream *other)
+{
+    /* a new number: an event that was recorded before covers less */
+    pl_use all = {other, atomic_fetch_add(&other->last, 1) + 1};
+    return use_await(s, &all);
+}
+
+/* It may be called while another thread holds pl_lock and waits for a stream: that wait ends first. */
+void pl_gpu_lose(pl_error *error)
+{
+    pl_error *none = NULL;
+    bool first = atomic_compare_exchange_strong(&pl_gpu_lost, &none, error);
+    pl_enter();
+    if (first)
+        pl_error_remember(error);
+    else
+        pl_error_unref(error);
+    pl_leave();
+}
+
 static void nap(int64_t waited_ns)
 {
     if (waited_ns < SPIN_NS) {
@@ -164,9 +185,12 @@ static int number_settle(pl_stream *s, uint64_t number, int timeout_ms)
         pthread_mutex_lock(&s->event_lock);
         status = event_covering(s, number, &mark);
         int code = status == PL_OK ? cu.event_query(mark->event) : 0;
-        if (status == PL_OK && code == 0)
+        bool lost = atomic_load(&pl_gpu_lost);          /* after the query: it may have ended because of that */
+        if (status == PL_OK && code == 0 && !lost)
             done_raise(s, mark->number);
         pthread_mutex_unlock(&s->event_lock);
+        if (lost)
+            return pl_fail(PL_FAILED, "gpu: a collective of GPUs failed, and with it what they compute");
         if (status != PL_OK || code == 0)
             return status;
         if (code != CU_NOT_READY) {

@@ -51,11 +51,20 @@ int pl_stream_open(pl_stream *stream, pl_gpu *gpu, int kind);
 int pl_stream_find(int lane, int device, pl_stream **stream);    /* lane: PL_LANE_GPU_*; PL_OK, or with a message */
 void pl_stream_lock(pl_stream *stream);
 void pl_stream_unlock(pl_stream *stream);
+int pl_stream_follow(pl_stream *stream, pl_stream *other);       /* it waits for all that the other has enqueued */
 uint64_t pl_stream_mark(pl_stream *stream);                      /* records an event now; returns its number */
 /* Launches a recorded program that records n events; *number: of the first one, the others follow. */
 int pl_stream_replay(pl_stream *stream, cu_exec exec, const cu_event *events, int n, uint64_t *number);
 void pl_stream_unmark(cu_event event);                           /* before it is destroyed */
 int pl_streams_wait(int timeout_ms);                             /* for all that is enqueued */
+
+/* or NULL: why nothing that GPUs have is valid any more. Their operations fail with it, and so does each wait. */
+extern pl_error *_Atomic pl_gpu_lost;
+void pl_gpu_lose(pl_error *error);                               /* given; without pl_lock */
+static inline pl_error *pl_op_lost(const pl_op *op)              /* of an op that uses a GPU, or NULL; borrowed */
+{
+    return op->stream || op->on_blocks ? atomic_load(&pl_gpu_lost) : NULL;
+}
 
 extern atomic_bool pl_watching;                                  /* some block was watched */
 int pl_op_run_on_gpu(pl_op *op);                          /* op->run, in the order of streams; without the lock */

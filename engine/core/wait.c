@@ -107,10 +107,13 @@ static int wait_streams(pl_var *var, bool for_write, int timeout_ms)
 {
     pl_leave();
     int status = pl_block_wait(var->block, for_write, timeout_ms);
-    pl_error *error = status == PL_OK || status == PL_AGAIN ? NULL : pl_error_new(status, NULL, -1);
+    bool failed = status != PL_OK && status != PL_AGAIN;
+    pl_error *lost = atomic_load(&pl_gpu_lost), *error = failed && !lost ? pl_error_new(status, NULL, -1) : lost;
     pl_enter();
-    if (!error)
+    if (!failed)
         return status;
+    if (lost)
+        pl_error_ref(lost);
     if (var->error)
         pl_error_unref(error);
     else
@@ -252,6 +255,8 @@ int pl_wait_all(int timeout_ms)
         pl_enter();
     }
     pl_error *unreported = pl_error_oldest_unreported();
+    if (status == PL_FAILED && atomic_load(&pl_gpu_lost))     /* it was reported, or is unreported */
+        status = PL_OK;
     if (status == PL_OK && unreported)
         status = pl_error_report(unreported);
     pl_leave();

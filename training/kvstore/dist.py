@@ -37,6 +37,7 @@ class DistStore(KVStore):
         super().__init__(handle)
         self._group: Group = group or self._all()
         self._ids: dict = {}  # of what is sent together: an id of the group
+        self._turns: dict = {}  # key -> its turn among those that are sent
 
     def _all(self) -> Group:
         return data_group(f"kvstore={self._type!r}")
@@ -106,6 +107,7 @@ class DistStore(KVStore):
             return sums
         made = dict(sums)
         dense = [(key, merged) for key, merged in sums if merged._spec.stype == "default"]
+        dense.sort(key=lambda item: self._turn(item[0]))
         keys = [key for key, _ in dense]
         summed = sum_together(
             [merged for _, merged in dense],
@@ -120,6 +122,10 @@ class DistStore(KVStore):
             if merged._spec.stype != "default":
                 made[key] = self._sum_rows(key, merged)
         return list(made.items())
+
+    def _turn(self, key) -> int:
+        """Its place in the first step, which was the same on all ranks: GPUs need it to be."""
+        return self._turns.setdefault(key, len(self._turns))
 
     def _compressed(self, key, merged: NDArray, priority: int) -> NDArray:
         """The sum over processes of compressed gradients; float16 values are added in float16."""

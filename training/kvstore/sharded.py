@@ -8,9 +8,8 @@ from itertools import groupby
 from typing import Any
 
 from ...dist import Group, exchange
-from ...dist.collectives import broadcast
-from ...dist.group import UPDATE
-from ...engine import cpu
+from ...dist.collectives import broadcast, placed
+from ...dist.nccl import UPDATE
 from ...ndarray import NDArray
 from ...ndarray.autograd import pause
 from ...ndarray.launch import copy_into
@@ -94,7 +93,7 @@ class ShardedStore(DistStore):
 
     def _move(self, kind: str, key, array: NDArray, number: int | None, priority: int) -> NDArray:
         """Runs reduce_parts or gather_parts in place; returns the array, which is on the host."""
-        here = array if array.context.memory == cpu().memory else array.as_in_context(cpu())
+        here = placed(array, kind)
         arguments = (here.size, self._lengths[key])
         self._group.run(kind, [here], [UPDATE], arguments, "sum", str(key), number, priority)
         return here

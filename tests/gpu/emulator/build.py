@@ -19,6 +19,7 @@ LIBRARIES = {
     "libnvrtc.so.13": (("nvrtc.cpp",), ("libnvrtc.so",)),
     "libcublasLt.so.13": (("cublaslt.cpp",), ("libcublasLt.so",)),
     "libcudnn.so.9": (("cudnn.cpp", "cudnn_rnn.cpp"), ("libcudnn.so",)),
+    "libnccl.so.2": (("nccl.cpp",), ("libnccl.so",)),
 }
 KERNEL_FILES = ("prelude.h", "device.h", "intrinsics.cuh")  # what compiled kernels include
 FLAGS = ["-std=c++17", "-O2", "-g", "-Wall", "-Wextra", "-fPIC", "-fvisibility=hidden", "-shared"]

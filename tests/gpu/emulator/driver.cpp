@@ -529,6 +529,12 @@ EXPORT void *emulatorMemory(const void *data)
     return reinterpret_cast<void *>(word);
 }
 
+/* For the other emulated libraries: code of a device did something wrong. */
+EXPORT void emulatorFailed(int number, const char *text)
+{
+    emu_device_failed(device_at(number), CUDA_ERROR_ILLEGAL_ADDRESS, text);
+}
+
 static int copy(void *to, const void *from, size_t bytes, emu_stream *stream)
 {
     state().counts[2]++;

@@ -4,8 +4,6 @@ import ctypes
 import functools
 import os
 
-from . import nccl  # noqa: F401
-
 
 @functools.cache
 def _driver():
