@@ -19,17 +19,18 @@ def test_passes():
 
 
 @pytest.mark.parametrize(
-    "options, status",
+    "options, ci, status",
     [
-        ([], 0),
-        (["--may-skip", "x|GPU"], 0),
-        (["--may-skip", "no C compiler"], 1),
-        (["--may-skip", "no C compiler", "-n", "1"], 1),
+        ([], "", 0),
+        ([], "1", 0),
+        (["--may-skip", "x|GPU"], "", 0),
+        (["--may-skip", "no C compiler"], "", 1),
+        (["--may-skip", "no C compiler", "-n", "1"], "1", 1),
     ],
 )
-def test_only_named_reasons_to_skip(tmp_path, options, status):
+def test_only_named_reasons_to_skip(tmp_path, options, ci, status):
     (tmp_path / "test_some.py").write_text(TESTS)
-    env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | {"CI": ci}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "skips", *options],
         cwd=tmp_path,
