@@ -94,9 +94,9 @@ SETTINGS = {
     "PLAIT_COMM_TIMEOUT": Setting(
         60.0,
         _seconds,
-        "seconds that a collective waits for other ranks before it fails; a rank without a sign "
-        "of life for a sixth of it, at least 2 s and at most 10 s, is given up, and the job with "
-        "it; 0: for ever, for debuggers that stop a rank",
+        "seconds without a message after which a collective that waits fails; a rank without a "
+        "sign of life for a sixth of it, at least 2 s and at most 10 s, is given up, and the job "
+        "with it; 0: for ever, for debuggers that stop a rank",
     ),
     "PLAIT_PROFILE": Setting(
         None, str, "a file: profile from the start and write the trace there at exit"

@@ -583,7 +583,8 @@ static int call_cancel(void *arg)
 {
     call *c = arg;
     pthread_mutex_lock(&comm_lock);
-    bool is_over = c->timeout_s > 0 && pl_profiler_now() - c->start_ns >= (int64_t)(c->timeout_s * 1e9);
+    int64_t since_ns = moved_ns > c->start_ns ? moved_ns : c->start_ns;
+    bool is_over = c->timeout_s > 0 && pl_profiler_now() - since_ns >= (int64_t)(c->timeout_s * 1e9);
     if (atomic_load(&gave_up))                /* another rank was a moment faster */
         pl_fail(PL_FAILED, reason);
     else if (c->doubt)
@@ -628,6 +629,8 @@ static int call_poll(void *arg)
     c->n_looks = posted.n_looks;
     if (status == PL_OK && moved)
         status = advance(c);
+    /* it may stand behind others whose messages travel: only a link on which nothing comes is too late */
+    pl_flight_alive(moved_ns);
     bool done = is_done(c);
     if (status == PL_OK && !done && !moved && !c->doubt)
         status = check_finished(c);

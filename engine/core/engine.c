@@ -363,17 +363,16 @@ bool pl_op_poll(pl_op *op)
 {
     pl_flight *f = op->flight;
     pl_error *error = pl_flight_aborted(op);
-    int64_t end_ns = pl_flight_end_ns(op);
     bool over = error != NULL;
     op_enter(op);
     if (!over) {
         int64_t start_ns = pl_profiler_now();
         if (pl_failed)
             pl_fail_forget();
-        int status = op->run(op);
+        int status = pl_flight_run(op);
         int64_t now = pl_profiler_now();
         f->polled_ns += now - start_ns;
-        over = status == PL_PENDING && now >= end_ns;
+        over = status == PL_PENDING && now >= pl_flight_end_ns(op);
         if (status == PL_PENDING && !over) {
             op_exit(op);
             pl_flight_put(op);

@@ -9,9 +9,10 @@
 enum { NAP_MIN_NS = 20000, NAP_MAX_NS = 1000000, NAP_SHARE = 8, GAPS = 4, GAP_SHARE = 4 };
 enum { LAST_S = 5 };            /* deadline at exit of ops that have none */
 
-static int64_t last_ns = INT64_MAX;           /* when that deadline ends; under pl_lock */
+static _Atomic int64_t last_ns = INT64_MAX;   /* when that deadline ends */
 static pl_object *pinned;                       /* vars whose memory must never be used again; under pl_lock */
 static _Thread_local bool progressed;
+static _Thread_local int64_t alive_ns;
 
 int pl_flight_prepare(pl_op *op, int lane, int device)
 {
@@ -88,6 +89,18 @@ int64_t pl_flights_nap_ns(const pl_flights *f)
 
 void pl_flight_progressed(void) { progressed = true; }
 
+void pl_flight_alive(int64_t at_ns) { alive_ns = at_ns; }
+
+int pl_flight_run(pl_op *op)
+{
+    int64_t outer_ns = alive_ns;              /* of a function that waits inside, and polls this one */
+    alive_ns = op->flight->alive_ns;
+    int status = op->run(op);
+    op->flight->alive_ns = alive_ns;
+    alive_ns = outer_ns;
+    return status;
+}
+
 /* ---- deadlines and aborts --------------------------------------------------------------------------------- */
 
 void pl_flight_last_call(void) { last_ns = pl_profiler_now() + (int64_t)LAST_S * 1000000000; }
@@ -97,7 +110,9 @@ int64_t pl_flight_end_ns(const pl_op *op)
     double deadline_ns = op->flight->deadline_s * 1e9;
     if (deadline_ns <= 0)
         return last_ns;
-    return deadline_ns < 1e18 ? op->flight->start_ns + (int64_t)deadline_ns : INT64_MAX;
+    const pl_flight *f = op->flight;
+    int64_t since_ns = f->alive_ns > f->start_ns ? f->alive_ns : f->start_ns;
+    return deadline_ns < 1e18 ? since_ns + (int64_t)deadline_ns : INT64_MAX;
 }
 
 pl_error *pl_flight_aborted(const pl_op *op)

@@ -10,6 +10,8 @@
 /* cffi reads from here on: */
 /* Inside a polled function that returns PL_PENDING: it got further; the lane polls again soon. */
 void pl_flight_progressed(void);
+/* As above: its deadline counts from then (pl_profiler_now), if that is after its start. */
+void pl_flight_alive(int64_t at_ns);
 /* Ends the polled ops of a lane that were pushed before this call with the calling thread's last failure (pl_fail comes
  * first): those in flight now, those queued when they would go into flight. One that is done at its first call, or when
  * this call finds it running and it returns PL_OK, is done. They share one error, which names the first of them.
@@ -27,6 +29,7 @@ typedef struct pl_flight {
     pl_lane *lane;                            /* that it was pushed to */
     int64_t n_aborts;                         /* of that lane, when it was pushed */
     int64_t start_ns, polled_ns, event_ns;    /* of the first return; inside the function; of the profiler, or 0 */
+    int64_t alive_ns;                         /* of pl_flight_alive */
 } pl_flight;
 
 /* Those of a lane. */
@@ -48,9 +51,11 @@ void pl_flights_poll(pl_flights *flights);    /* each of them once; releases the
 void pl_flights_hurry(pl_flights *flights);   /* they are due, and naps begin short again */
 int64_t pl_flights_nap_ns(const pl_flights *flights);     /* until when a thread that polls them may sleep */
 pl_error *pl_flight_aborted(const pl_op *op); /* the error that ends it now, with a reference; or NULL */
-int64_t pl_flight_end_ns(const pl_op *op);    /* when its deadline is over */
 void pl_flight_last_call(void);               /* the process ends: ops without a deadline get one */
 
-/* Without it: cancels the op and returns its error. given: that of an abort; NULL: the deadline is over. */
+/* Without it: */
+int pl_flight_run(pl_op *op);                 /* calls its function */
+int64_t pl_flight_end_ns(const pl_op *op);    /* when its deadline is over */
+/* Cancels the op and returns its error. given: that of an abort; NULL: the deadline is over. */
 pl_error *pl_flight_give_up(pl_op *op, pl_error *given);
 #endif

@@ -9,11 +9,12 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from child import run
 from plait import engine, nd
-from plait.engine import PENDING, MXNetError, Var, profiler
+from plait.engine import PENDING, MXNetError, Var, lib, profiler
 
 HERE = os.path.basename(__file__)
 
@@ -82,6 +83,18 @@ def test_a_deadline_raises_at_every_wait_with_operator_and_line_and_a_whole_writ
     z[:] = 2
     assert z.asnumpy().tolist() == [2, 2, 2]
     engine.waitall()
+
+
+def test_a_deadline_counts_from_the_last_sign_of_life():
+    x, start = Var(), time.monotonic()
+
+    def fn():
+        lib.pl_flight_alive(lib.pl_profiler_now())
+        return None if time.monotonic() - start > 0.2 else PENDING
+
+    engine.push(fn, writes=[x], lane="comm", deadline=0.02)
+    engine.wait_for_var(x)
+    assert x.version == 1
 
 
 def test_what_cancel_raises_is_the_error_of_a_deadline():
