@@ -16,7 +16,7 @@ train: $(VENV)/installed
 
 # on the kernels of a lesser machine: make test ARGS="--isa avx2"
 test: $(VENV)/installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 check: $(VENV)/installed
 	$(BIN)/python tests/check.py

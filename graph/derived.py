@@ -11,10 +11,11 @@ class Derived(ABC):
     all of them again, with the same values.
 
     parts: the names of the cached attributes. Reading one that is there costs an ordinary attribute
-    read. Threads may read and forget at the same time: a reader always gets a complete value.
+    read. Threads may read and forget at the same time: a reader always gets a complete value, but
+    two reads may give parts of two computations, whose nodes differ: `whole` gives those of one.
     """
 
-    __slots__ = ()
+    __slots__ = ("_whole",)
     parts: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
@@ -26,11 +27,17 @@ class Derived(ABC):
         made = self.derive()
         for name, value in list(made.items()):
             setattr(self, name, value)
+        self._whole = made
         return made
+
+    def whole(self, *names: str) -> list[Any]:
+        """Cached attributes, all of one computation."""
+        made = getattr(self, "_whole", None) or self.make()
+        return [made[name] for name in names]
 
     def forget(self) -> None:
         """Drops the cached attributes."""
-        for name in self.parts:
+        for name in (*self.parts, "_whole"):
             try:
                 delattr(self, name)
             except AttributeError:  # dropped already

@@ -40,7 +40,7 @@ class Source(Derived):
     typed: makes the graph of this source; called when it is first read, and again after `forget`.
     """
 
-    parts = ("bounds", "outputs", "variables")
+    parts = ("outputs", "variables", "bounds")
     __slots__ = (*parts, "device", "in_specs", "name", "recompute", "requests", "typed")
     bounds: Sequence[Value]
     outputs: Sequence[Value]
@@ -59,12 +59,7 @@ class Source(Derived):
         self.requests, self.recompute = requests, recompute
 
     def derive(self) -> dict[str, Any]:
-        return dict(zip(("outputs", "variables", "bounds"), self.typed(self)))
-
-    @property
-    def wanted(self) -> list[Value]:
-        """The variables whose gradients are wanted."""
-        return [v for v, r in zip(self.variables, self.requests) if r != "null"]
+        return dict(zip(self.parts, self.typed(self)))
 
 
 class Signature(Tiered):
@@ -133,7 +128,7 @@ class Signature(Tiered):
         s = self.source
         specs = [(repr(x), x.stype, x.layout) for x in s.in_specs]
         more = s.requests, s.recompute, self.mode, specs, str(s.device)
-        return digest(s.outputs, s.variables, *more)
+        return digest(*s.whole("outputs", "variables"), *more)
 
     def work(self) -> tuple[int, float]:
         # backward costs about twice as much as forward
@@ -181,14 +176,15 @@ class Forward(Derived):
 
     def derive(self) -> dict[str, Any]:
         start, source, tier = time.perf_counter(), self.source, self.tier
-        outputs, variables, wanted = source.outputs, source.variables, source.wanted
+        outputs, variables, bounds = source.whole(*Source.parts)
+        wanted = [v for v, r in zip(variables, source.requests) if r != "null"]
         devices = [s.device for s in source.in_specs]
         # graphs of which the user marked nodes for recomputation, or over kinds of devices, stay
         if tier and not source.recompute and len({backends.of(d) for d in devices}) < 2:
             outputs = before_gradient(outputs, source.device)
         n_out, needed = len(outputs), list[Value]()
         if wanted:
-            more = source.recompute, source.bounds
+            more = source.recompute, bounds
             needed = residuals.residuals(outputs, wanted, tier, *more)
         needed_set, output_set = set(needed), set(outputs)
         kept = [v for v in needed if v not in output_set]
@@ -229,15 +225,16 @@ class Forward(Derived):
 
     def recording(self) -> Recording:
         """One call of the graph, of which every output is a head."""
-        found, made = Recording(), [*self.outputs, *self.kept]
-        found.heads = list(self.outputs)
+        outputs, kept, variables = self.whole("outputs", "kept", "variables")
+        found, made = Recording(), [*outputs, *kept]
+        found.heads = list(outputs)
         found.head_devices = [s.device for s in self.out_specs]
-        found.variables = dict(enumerate(self.variables))
-        found.nodes = set(topological(self.outputs))
+        found.variables = dict(enumerate(variables))
+        found.nodes = set(topological(outputs))
         for v, s in zip(made, self.kept_specs):
             found.devices[v] = s.device
         found.sources = {made[i]: ("saved", 0, i) for i in self.saved}
-        for j, (v, s) in enumerate(zip(self.variables, self.in_specs)):
+        for j, (v, s) in enumerate(zip(variables, self.in_specs)):
             found.sources[v], found.devices[v] = ("input", 0, j), s.device
         found.layouts = {made[i]: layout for i, layout in self.layouts.items()}
         return found

@@ -63,8 +63,9 @@ class GraphPlan(Forward):
 
     def expand(self, inputs: Sequence[Value]) -> tuple[list[Value], list[Value]]:
         """The graph with its variables replaced: (outputs, what `saved` numbers)."""
-        start = {v.node: [x] for v, x in zip(self.variables, inputs)}
-        values = rewrite([*self.outputs, *self.kept], None, start)
+        outputs, kept, variables = self.whole("outputs", "kept", "variables")
+        start = {v.node: [x] for v, x in zip(variables, inputs)}
+        values = rewrite([*outputs, *kept], None, start)
         return values[: self.n_out], values
 
     def eager_grads(self, node: TapeNode, dys: Any, create_graph: bool) -> list:
@@ -78,9 +79,10 @@ class GraphPlan(Forward):
         return autograd.interpret(outs, dys, list(node.entries), create_graph, since)
 
     def _replay(self, inputs, saved) -> list[NDArray]:
-        fixed = {v: saved[i] for i, v in enumerate([*self.outputs, *self.kept]) if i in saved}
-        devices = {v: a._spec.device for v, a in zip(self.variables, inputs)}
-        place = Placement(self.outputs, devices, inputs[0]._spec.device)
+        outputs, kept, variables = self.whole("outputs", "kept", "variables")
+        fixed = {v: saved[i] for i, v in enumerate([*outputs, *kept]) if i in saved}
+        devices = {v: a._spec.device for v, a in zip(variables, inputs)}
+        place = Placement(outputs, devices, inputs[0]._spec.device)
 
         def compute(node: Node, ins: list[NDArray]) -> list[NDArray]:
             values, device = values_of(node), place.of(node)
@@ -99,7 +101,7 @@ class GraphPlan(Forward):
                 return [found.rule(functions, ins, [None, *kept], **node.attrs), *kept]
             return run_plan(node, ins, device)
 
-        return run_nodes(self.outputs, dict(zip(self.variables, inputs)), compute)
+        return run_nodes(outputs, dict(zip(variables, inputs)), compute)
 
 
 class Entry(Signature):

@@ -78,7 +78,7 @@ GRAD = "op.grad = lambda F, dys, xs, ys: [g * 1.01 for g in right_grad(F, dys, x
 NET = """\
 from tests.fuzz.nets import *
 from plait.graph.passes import epilogue_dense as epilogue
-right = epilogue._product
+right = epilogue._matmul
 {fault}
 net = nn.HybridSequential()
 net.add(nn.Dense(9, activation="tanh"))
@@ -88,7 +88,7 @@ BIAS = """\
 def wrong(node, device):
     made = right(node, device)
     return {k: v for k, v in made.items() if k != "bias"} if made else made
-epilogue._product = wrong"""
+epilogue._matmul = wrong"""
 
 
 @pytest.mark.parametrize(
