@@ -411,7 +411,7 @@ def _close() -> None:
         return
     status = lib.pl_wait_all(0)
     first: BaseException | None = None
-    said = ""
+    said: str | None = None
     if status not in (lib.PL_OK, _AGAIN):
         lib.pl_engine_fail_at_exit()
     while status not in (lib.PL_OK, _AGAIN):
