@@ -8,8 +8,8 @@ enum { PL_NCCL_ID_BYTES = 128 };
 int pl_nccl_new_id(void *id);                 /* PL_NCCL_ID_BYTES, the same for all ranks of a communicator */
 
 /* GPUs that communicate: of n_ranks, the ranks first_rank, first_rank + 1, ... are these devices of this process.
- * group: of the processes (comm.h), kept; 0: all ranks are here.  Kept as long as the process lives, since the end of
- * a communicator waits for the other ranks.  0: failure. */
+ * group: of the processes (schedule.h), kept; 0: all ranks are here.  Kept as long as the process lives, since the end
+ * of a communicator waits for the other ranks.  0: failure. */
 uintptr_t pl_clique_new(int n_ranks, int first_rank, const int32_t *devices, int n_devices, uintptr_t group);
 /* Joins the other ranks when `id`, an array of the host, is ready: a polled operation. Collectives that are pushed
  * meanwhile wait for it, and fail if it does. */

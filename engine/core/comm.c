@@ -2,20 +2,16 @@
  *
  * An operation is started by its first poll and then polled until all its slices are done. A slice that is done leaves
  * its slot, with its part of the scratch memory, to the next one. Slices use SLICE_TAGS tags in turn: one begins when
- * the one that had its tag is done here, and MPI keeps messages of one tag in order. MPI knows handles as words: an int
- * of MPICH and a pointer of Open MPI are both passed in a register; in memory each has its own size.
- *
- * The requests of all operations lie in one table. MPI looks at its links, a system call over TCP, in each call that
- * tests a request; so one call tests all of them, and one operation of those that are polled in turn makes it. */
+ * the one that had its tag is done here, and MPI keeps messages of one tag in order. */
 #include "comm.h"
 #include "array.h"
 #include "clique.h"
 #include "flight.h"
 #include "heartbeat.h"
+#include "mpi.h"
 #include "profiler.h"
 #include "storage.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,62 +20,22 @@ enum { TAG_BITS = 12, SLICE_TAGS = (1 << TAG_BITS) - 1, DESCRIPTION_TAG = SLICE_
 enum { DESCRIPTION_BYTES = 512, MESSAGE_BYTES = 4400 };
 static const int64_t FINISHED_NS = 1000000000;
 static const int64_t DOUBT_NS = 5000000000;   /* for a better reason than that a message failed */
-enum { MAX_WORK = 16, IDLE_NS = 8000, REQUEST_NS = 20 };    /* of tests that find nothing: less than that */
-enum { NOT_POSTED = 0, POSTED, COMPLETE, ARRIVED };     /* complete: for MPI; arrived: the operation knows */
 
-static struct {
-    int (*isend)(const void *data, int n, uintptr_t type, int to, int tag, uintptr_t communicator, void *request);
-    int (*irecv)(void *data, int n, uintptr_t type, int from, int tag, uintptr_t communicator, void *request);
-    int (*testany)(int n, void *requests, int *index, int *flag, void *status);
-    int (*get_count)(const void *status, uintptr_t type, int *n);
-    int (*error_string)(int code, char *text, int *n);
-    int (*error_class)(int code, int *class);
-    uintptr_t byte, no_request;
-    size_t request_bytes;
-    int n_ids, truncated;                     /* truncated: the class of a message longer than its receive */
-} mpi;
-
-/* Guards MPI, which need not be thread-safe, and what follows: in naive mode several threads poll. */
+/* Guards MPI and what follows: in naive mode several threads poll. */
 static pthread_mutex_t comm_lock = PTHREAD_MUTEX_INITIALIZER;
-static int64_t credit_bytes = (int64_t)4 << 20, sent_bytes;     /* sent: on their way now */
-static int64_t moved_ns;                      /* when a message arrived last */
-static pl_comm_stats stats;
+static int64_t n_operations, n_polls;
 static atomic_bool gave_up;
 static char reason[MESSAGE_BYTES];            /* why; written once, before gave_up is set */
 static int64_t finished_ns;                   /* when a rank ended well the last time; 0: none did */
 
 typedef struct {
-    atomic_int refs;
-    uintptr_t communicator;
-    int rank, n_ranks;
-    int32_t world_ranks[];
-} group;
-
-typedef struct {
-    atomic_int refs;
-    pl_schedule_spec spec;
-    int max_messages;                         /* of a round */
-} schedule;
-
-typedef struct { int64_t bytes; int state, code, n_got; bool sends; } message;      /* code, n_got: once complete */
-
-/* What MPI works on. Messages of operations that were abandoned stay here until they are complete. */
-static struct {
-    char *requests;
-    message **messages;
-    int n, max;
-    int64_t n_looks;
-    bool is_new;                              /* something was posted since the last look */
-} posted;
-
-typedef struct {
     int slice, round;                         /* slice: -1: the slot is free */
-    message *messages;                        /* of the round */
+    pl_message *messages;                     /* of the round */
 } slot;
 
 typedef struct {
-    schedule *schedule;
-    group *group;
+    pl_schedule *schedule;
+    pl_group *group;
     pl_array **arrays;                        /* views: they keep the memory */
     char *scratch;
     slot *slots;
@@ -92,91 +48,25 @@ typedef struct {
     int64_t n_looks;                          /* at the last poll */
     double timeout_s;
     bool described, abandoned;
-    message mine, theirs;                     /* the descriptions: to the right neighbour, from the left one */
+    pl_message mine, theirs;                  /* the descriptions: to the right neighbour, from the left one */
     char sent_text[DESCRIPTION_BYTES], got_text[DESCRIPTION_BYTES];
 } call;
 
-static int mpi_fail(int code, const char *what)
+int pl_group_ids(void)
 {
-    char text[512] = "", message_text[700];
-    int n = 0;
-    mpi.error_string(code, text, &n);
-    snprintf(message_text, sizeof message_text, "MPI: %s: %s", what, text);
-    return pl_fail(PL_FAILED, message_text);
-}
-
-int pl_mpi_open(const char *library, uintptr_t byte, uintptr_t no_request, size_t request_bytes, int largest_tag,
-                int truncated)
-{
-    void *found = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
-    const struct { const char *name; void **to; } functions[] = {
-        {"MPI_Isend", (void **)&mpi.isend}, {"MPI_Irecv", (void **)&mpi.irecv},
-        {"MPI_Testany", (void **)&mpi.testany}, {"MPI_Get_count", (void **)&mpi.get_count},
-        {"MPI_Error_string", (void **)&mpi.error_string}, {"MPI_Error_class", (void **)&mpi.error_class},
-    };
-    char text[MESSAGE_BYTES];
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        *functions[i].to = found ? dlsym(found, functions[i].name) : NULL;
-        if (!*functions[i].to) {
-            snprintf(text, sizeof text, "MPI: %s has no %s: %s", library, functions[i].name, dlerror());
-            return pl_fail(PL_FAILED, text);
-        }
-    }
-    mpi.byte = byte;
-    mpi.truncated = truncated;
-    mpi.no_request = no_request;
-    mpi.request_bytes = request_bytes;
-    int64_t ids = ((int64_t)largest_tag + 1) >> TAG_BITS;
-    mpi.n_ids = ids < 1 << 16 ? (int)ids : 1 << 16;
-    if (mpi.n_ids < 2)
-        return pl_fail(PL_EINVAL, "MPI: its tags are too small for collectives of plait");
-    return PL_OK;
-}
-
-int pl_group_ids(void) { return mpi.n_ids; }
-
-uintptr_t pl_group_new(uintptr_t communicator, int rank, int n_ranks, const int32_t *world_ranks)
-{
-    group *made = malloc(sizeof *made + (size_t)n_ranks * sizeof *world_ranks);
-    if (!made) {
-        pl_fail(PL_ENOMEM, "group: out of memory");
-        return 0;
-    }
-    made->refs = 1;
-    made->communicator = communicator;
-    made->rank = rank;
-    made->n_ranks = n_ranks;
-    memcpy(made->world_ranks, world_ranks, (size_t)n_ranks * sizeof *world_ranks);
-    return (uintptr_t)made;
-}
-
-void pl_group_free(uintptr_t handle)
-{
-    group *g = (group *)handle;
-    if (g && atomic_fetch_sub(&g->refs, 1) == 1)
-        free(g);
-}
-
-void pl_group_keep(uintptr_t handle)
-{
-    if (handle)
-        atomic_fetch_add(&((group *)handle)->refs, 1);
-}
-
-int pl_group_self(uintptr_t handle)
-{
-    const group *g = (const group *)handle;
-    return g ? g->world_ranks[g->rank] : 0;
+    int64_t ids = ((int64_t)pl_mpi.largest_tag + 1) >> TAG_BITS;
+    return ids < 1 << 16 ? (int)ids : 1 << 16;
 }
 
 static bool left_long_ago(void)               /* some rank */
 {
-    return finished_ns && pl_profiler_now() - (finished_ns > moved_ns ? finished_ns : moved_ns) >= FINISHED_NS;
+    int64_t last_ns = finished_ns > pl_mpi.moved_ns ? finished_ns : pl_mpi.moved_ns;
+    return finished_ns && pl_profiler_now() - last_ns >= FINISHED_NS;
 }
 
 int pl_group_left(uintptr_t handle)
 {
-    const group *g = (const group *)handle;
+    const pl_group *g = (const pl_group *)handle;
     int found = -1;
     pthread_mutex_lock(&comm_lock);
     for (int r = 0; g && left_long_ago() && r < g->n_ranks && found < 0; r++)
@@ -185,52 +75,6 @@ int pl_group_left(uintptr_t handle)
     pthread_mutex_unlock(&comm_lock);
     return found;
 }
-
-uintptr_t pl_schedule_new(const pl_schedule_spec *spec)
-{
-    schedule *made = calloc(1, sizeof *made);
-    if (!made)
-        goto no_memory;
-    made->refs = 1;
-    made->spec = *spec;
-    pl_schedule_spec *s = &made->spec;
-    s->steps = pl_copied(spec->steps, (size_t)spec->n_steps, sizeof *spec->steps);
-    s->places = pl_copied(spec->places, (size_t)spec->n_places, sizeof *spec->places);
-    s->rounds = pl_copied(spec->rounds, (size_t)spec->n_rounds, sizeof *spec->rounds);
-    s->slices = pl_copied(spec->slices, (size_t)spec->n_slices, sizeof *spec->slices);
-    s->plans = pl_copied(spec->plans, (size_t)spec->n_plans, sizeof *spec->plans);
-    pl_enter();
-    for (int i = 0; s->plans && i < s->n_plans; i++)
-        ((pl_plan *)s->plans[i])->object.refs++;
-    pl_leave();
-    for (int i = 0; s->rounds && i < s->n_rounds; i++)
-        if (s->rounds[i].n_messages > made->max_messages)
-            made->max_messages = s->rounds[i].n_messages;
-    if (s->steps && s->places && s->rounds && s->slices && s->plans)
-        return (uintptr_t)made;
-    pl_schedule_free((uintptr_t)made);
-no_memory:
-    pl_fail(PL_ENOMEM, "schedule: out of memory");
-    return 0;
-}
-
-void pl_schedule_free(uintptr_t handle)
-{
-    schedule *s = (schedule *)handle;
-    if (!s || atomic_fetch_sub(&s->refs, 1) != 1)
-        return;
-    pl_enter();
-    for (int i = 0; s->spec.plans && i < s->spec.n_plans; i++)
-        pl_object_unref(&((pl_plan *)s->spec.plans[i])->object);
-    pl_leave();
-    free((void *)s->spec.steps);
-    free((void *)s->spec.places);
-    free((void *)s->spec.rounds);
-    free((void *)s->spec.slices);
-    free((void *)s->spec.plans);
-    free(s);
-}
-
 static void call_free(void *arg)
 {
     call *c = arg;
@@ -258,133 +102,9 @@ static char *address(const call *c, const slot *s, pl_place at)
     return c->arrays[at.array]->data + at.offset;
 }
 
-static bool has_room(void)
+static int post(const call *c, pl_message *m, bool sends, void *data, int64_t bytes, int peer, int number)
 {
-    if (posted.n < posted.max)
-        return true;
-    int max = posted.max ? 2 * posted.max : 64;
-    char *requests = realloc(posted.requests, (size_t)max * mpi.request_bytes);
-    if (requests)
-        posted.requests = requests;
-    message **messages = realloc(posted.messages, (size_t)max * sizeof *messages);
-    if (messages)
-        posted.messages = messages;
-    if (!requests || !messages)
-        return false;
-    posted.max = max;
-    return true;
-}
-
-static void *request_at(int i) { return posted.requests + (size_t)i * mpi.request_bytes; }
-
-static int post(const call *c, message *m, bool sends, void *data, int64_t bytes, int peer, int number)
-{
-    if (!has_room())
-        return pl_fail(PL_ENOMEM, "collective: out of memory for messages");
-    int tag = c->id << TAG_BITS | number;
-    void *request = request_at(posted.n);
-    int code = sends ? mpi.isend(data, (int)bytes, mpi.byte, peer, tag, c->group->communicator, request)
-                     : mpi.irecv(data, (int)bytes, mpi.byte, peer, tag, c->group->communicator, request);
-    if (code)
-        return mpi_fail(code, c->name);
-    *m = (message){.state = POSTED, .bytes = bytes, .sends = sends};
-    posted.messages[posted.n++] = m;
-    posted.is_new = true;
-    stats.n_messages++;
-    if (sends) {
-        stats.sent_bytes += bytes;
-        sent_bytes += bytes;
-    }
-    return PL_OK;
-}
-
-/* MPI is done with a message of the table. */
-static void complete(int i, int code, int n_got)
-{
-    message *m = posted.messages[i];
-    m->state = COMPLETE;
-    m->code = code;
-    m->n_got = n_got;
-    if (m->sends)
-        sent_bytes -= m->bytes;
-    posted.messages[i] = posted.messages[--posted.n];
-    memmove(request_at(i), request_at(posted.n), mpi.request_bytes);
-}
-
-/* Lets MPI work once, and takes what is complete from the table. */
-static int work(const call *c)
-{
-    uint64_t status[32];                      /* larger than the status of any MPI */
-    for (int flag = 1; flag && posted.n;) {
-        int i = 0, n_got = 0, n = posted.n, code = mpi.testany(n, posted.requests, &i, &flag, status);
-        if (code) {                           /* of requests that failed MPI leaves none */
-            for (i = n - 1; i >= 0; i--)
-                if (!memcmp(request_at(i), &mpi.no_request, mpi.request_bytes))
-                    complete(i, code, 0);
-            if (posted.n == n)
-                return mpi_fail(code, c->name);
-        } else if (flag) {
-            if (mpi.get_count(status, mpi.byte, &n_got))
-                n_got = -1;
-            complete(i, 0, n_got);
-        }
-    }
-    return PL_OK;
-}
-
-/* Lets MPI work until a message is complete (*moved), or there is no more to do: it does not say, but a call that does
- * nothing is short. Each moves little: UCX reads 64 KiB of a socket. */
-static int look(const call *c, bool *moved)
-{
-    int n_before = posted.n, status = PL_OK;
-    int64_t start_ns = pl_profiler_now(), end_ns;
-    posted.is_new = false;
-    posted.n_looks++;
-    for (int k = 0; k < MAX_WORK; k++) {
-        stats.n_looks++;
-        if ((status = work(c)) != PL_OK)
-            return status;
-        end_ns = pl_profiler_now();
-        if (posted.n < n_before) {
-            *moved = true;
-            moved_ns = end_ns;
-            break;
-        }
-        if (end_ns - start_ns < IDLE_NS + (int64_t)posted.n * REQUEST_NS)
-            break;
-        start_ns = end_ns;
-    }
-    return PL_OK;
-}
-
-/* Takes a message that is complete. */
-static int take(const call *c, message *m)
-{
-    int class = 0;
-    char got[32] = "more";
-    bool is_longer = m->code && !m->sends && !mpi.error_class(m->code, &class) && class == mpi.truncated;
-    if (m->code && !is_longer)
-        return mpi_fail(m->code, c->name);
-    m->state = ARRIVED;
-    if (is_longer || (!m->sends && m->n_got != m->bytes)) {
-        char text[300];
-        if (!is_longer)
-            snprintf(got, sizeof got, "%d", m->n_got);
-        snprintf(text, sizeof text, "%s: %lld bytes were expected, and %s came\n"
-                 "  fix: the same shapes and dtypes on all ranks", c->name, (long long)m->bytes, got);
-        return pl_fail(PL_EINVAL, text);
-    }
-    return PL_OK;
-}
-
-/* May so many bytes more be on their way? The limit lets what has priority overtake the rest. It must not stop all: the
- * receiver of what is on its way may need what another rank holds back. So it doubles with each idle millisecond. */
-static bool has_credit(int64_t bytes)
-{
-    if (!sent_bytes || sent_bytes + bytes <= credit_bytes)
-        return true;
-    int64_t idle_ms = (pl_profiler_now() - moved_ns) / 1000000;
-    return sent_bytes + bytes <= credit_bytes << (idle_ms < 20 ? idle_ms : 20);
+    return pl_mpi_post(m, sends, data, bytes, peer, c->id << TAG_BITS | number, c->group->communicator, c->name);
 }
 
 /* Posts what may be posted of a round and takes what is complete. Sets *n_left. */
@@ -393,17 +113,17 @@ static int exchange(call *c, slot *s, const pl_round *round, int *n_left)
     *n_left = round->n_messages;
     for (int i = 0; i < round->n_messages; i++) {
         const pl_step *step = &c->schedule->spec.steps[round->first_step + i];
-        message *m = &s->messages[i];
+        pl_message *m = &s->messages[i];
         bool sends = step->kind == PL_STEP_SEND;
         int status = PL_OK;
-        if (m->state == NOT_POSTED && (!sends || has_credit(step->bytes)))
+        if (m->state == PL_MESSAGE_NEW && (!sends || pl_mpi_has_credit(step->bytes)))
             status = post(c, m, sends, address(c, s, step->at), step->bytes, step->peer,
                           s->slice % SLICE_TAGS);
-        else if (m->state == COMPLETE)
-            status = take(c, m);
+        else if (m->state == PL_MESSAGE_COMPLETE)
+            status = pl_mpi_take(m, c->name);
         if (status != PL_OK)
             return status;
-        *n_left -= m->state == ARRIVED;
+        *n_left -= m->state == PL_MESSAGE_ARRIVED;
     }
     return PL_OK;
 }
@@ -466,17 +186,17 @@ static int slot_advance(call *c, slot *s)
 /* Sends its description to the right neighbour and compares that of the left one. */
 static int describe(call *c)
 {
-    group *g = c->group;
+    pl_group *g = c->group;
     int left = (g->rank + g->n_ranks - 1) % g->n_ranks, right = (g->rank + 1) % g->n_ranks, status = PL_OK;
-    if (c->mine.state == NOT_POSTED) {
+    if (c->mine.state == PL_MESSAGE_NEW) {
         status = post(c, &c->theirs, false, c->got_text, sizeof c->got_text, left, DESCRIPTION_TAG);
         if (status == PL_OK)
             status = post(c, &c->mine, true, c->sent_text, sizeof c->sent_text, right, DESCRIPTION_TAG);
     }
-    if (status == PL_OK && c->mine.state == COMPLETE)
-        status = take(c, &c->mine);
-    if (status == PL_OK && c->theirs.state == COMPLETE) {
-        status = take(c, &c->theirs);
+    if (status == PL_OK && c->mine.state == PL_MESSAGE_COMPLETE)
+        status = pl_mpi_take(&c->mine, c->name);
+    if (status == PL_OK && c->theirs.state == PL_MESSAGE_COMPLETE) {
+        status = pl_mpi_take(&c->theirs, c->name);
         /* what follows a line break may differ: where the user's code is */
         size_t n = strcspn(c->sent_text, "\n") + 1;
         if (status == PL_OK && strncmp(c->sent_text, c->got_text, n)) {
@@ -488,7 +208,7 @@ static int describe(call *c)
             return pl_fail(PL_EINVAL, text);
         }
     }
-    c->described = c->mine.state == ARRIVED && c->theirs.state == ARRIVED;
+    c->described = c->mine.state == PL_MESSAGE_ARRIVED && c->theirs.state == PL_MESSAGE_ARRIVED;
     return status;
 }
 
@@ -497,7 +217,7 @@ static int start(call *c)
     const pl_schedule_spec *spec = &c->schedule->spec;
     c->start_ns = pl_profiler_now();
     c->n_open = spec->n_slices;
-    stats.n_operations++;
+    n_operations++;
     if (spec->scratch_bytes) {
         pl_enter();
         c->scratch = pl_storage_alloc((size_t)(spec->scratch_bytes * spec->n_slots));
@@ -518,11 +238,11 @@ static bool waits_for(const call *c, int rank)
             continue;
         const pl_round *round = &spec->rounds[spec->slices[s->slice].first_round + s->round];
         for (int i = 0; i < round->n_messages; i++)
-            if (spec->steps[round->first_step + i].peer == rank && s->messages[i].state < COMPLETE)
+            if (spec->steps[round->first_step + i].peer == rank && s->messages[i].state < PL_MESSAGE_COMPLETE)
                 return true;
     }
     int n = c->group->n_ranks, left = (c->group->rank + n - 1) % n;
-    return !c->described && c->theirs.state == POSTED && rank == left;
+    return !c->described && c->theirs.state == PL_MESSAGE_POSTED && rank == left;
 }
 
 /* Whom it waited for: more than the engine can say. */
@@ -572,18 +292,18 @@ static int doubt(call *c, int status)
 /* Messages that are on their way keep their memory for ever: MPI may still use it. */
 static void abandon(call *c)
 {
-    const schedule *s = c->schedule;
+    const pl_schedule *s = c->schedule;
     for (int k = 0; k < s->spec.n_slots; k++)
         for (int i = 0; i < s->max_messages; i++)
-            c->abandoned |= c->slots[k].messages[i].state == POSTED;
-    c->abandoned |= c->mine.state == POSTED || c->theirs.state == POSTED;
+            c->abandoned |= c->slots[k].messages[i].state == PL_MESSAGE_POSTED;
+    c->abandoned |= c->mine.state == PL_MESSAGE_POSTED || c->theirs.state == PL_MESSAGE_POSTED;
 }
 
 static int call_cancel(void *arg)
 {
     call *c = arg;
     pthread_mutex_lock(&comm_lock);
-    int64_t since_ns = moved_ns > c->start_ns ? moved_ns : c->start_ns;
+    int64_t since_ns = pl_mpi.moved_ns > c->start_ns ? pl_mpi.moved_ns : c->start_ns;
     bool is_over = c->timeout_s > 0 && pl_profiler_now() - since_ns >= (int64_t)(c->timeout_s * 1e9);
     if (atomic_load(&gave_up))                /* another rank was a moment faster */
         pl_fail(PL_FAILED, reason);
@@ -616,7 +336,7 @@ static int call_poll(void *arg)
     bool moved = false;
     int status = PL_OK;
     pthread_mutex_lock(&comm_lock);
-    stats.n_polls++;
+    n_polls++;
     if (atomic_load(&gave_up))
         status = pl_fail(PL_FAILED, reason);
     if (status == PL_OK && !c->start_ns)
@@ -624,13 +344,13 @@ static int call_poll(void *arg)
     if (status == PL_OK)
         status = advance(c);
     /* of the operations that are polled in turn the first looks, for all of them */
-    if (status == PL_OK && !is_done(c) && (c->n_looks == posted.n_looks || posted.is_new))
-        status = look(c, &moved);
-    c->n_looks = posted.n_looks;
+    if (status == PL_OK && !is_done(c) && (c->n_looks == pl_mpi.n_looks || pl_mpi.is_new))
+        status = pl_mpi_look(c->name, &moved);
+    c->n_looks = pl_mpi.n_looks;
     if (status == PL_OK && moved)
         status = advance(c);
     /* it may stand behind others whose messages travel: only a link on which nothing comes is too late */
-    pl_flight_alive(moved_ns);
+    pl_flight_alive(pl_mpi.moved_ns);
     bool done = is_done(c);
     if (status == PL_OK && !done && !moved && !c->doubt)
         status = check_finished(c);
@@ -648,11 +368,11 @@ int pl_schedule_push(uintptr_t schedule_handle, uintptr_t group_handle, const ui
                      int id, const char *description, int priority, double timeout_s, const char *name,
                      int32_t location)
 {
-    schedule *s = (schedule *)schedule_handle;
-    group *g = (group *)group_handle;
+    pl_schedule *s = (pl_schedule *)schedule_handle;
+    pl_group *g = (pl_group *)group_handle;
     int n = s->spec.n_arrays, n_slots = s->spec.n_slots, n_messages = s->max_messages;
     size_t bytes = sizeof(call) + (size_t)n * sizeof(pl_array *) + (size_t)n_slots * sizeof(slot) +
-                   (size_t)n_slots * (size_t)n_messages * sizeof(message);
+                   (size_t)n_slots * (size_t)n_messages * sizeof(pl_message);
     call *c = calloc(1, bytes);
     if (!c)
         return pl_fail(PL_ENOMEM, "collective: out of memory");
@@ -662,7 +382,7 @@ int pl_schedule_push(uintptr_t schedule_handle, uintptr_t group_handle, const ui
     c->group = g;
     c->arrays = (pl_array **)(c + 1);
     c->slots = (slot *)(c->arrays + n);
-    message *messages = (message *)(c->slots + n_slots);
+    pl_message *messages = (pl_message *)(c->slots + n_slots);
     for (int k = 0; k < n_slots; k++)
         c->slots[k] = (slot){.slice = -1, .messages = messages + k * n_messages};
     c->name = name;
@@ -691,14 +411,14 @@ int pl_schedule_push(uintptr_t schedule_handle, uintptr_t group_handle, const ui
 void pl_comm_set_credit(int64_t bytes)
 {
     pthread_mutex_lock(&comm_lock);
-    credit_bytes = bytes;
+    pl_mpi.credit_bytes = bytes;
     pthread_mutex_unlock(&comm_lock);
 }
 
 void pl_comm_get_stats(pl_comm_stats *into)
 {
     pthread_mutex_lock(&comm_lock);
-    *into = stats;
+    *into = (pl_comm_stats){n_operations, pl_mpi.n_messages, pl_mpi.sent_bytes, n_polls, pl_mpi.n_works};
     pthread_mutex_unlock(&comm_lock);
 }
 

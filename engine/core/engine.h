@@ -14,7 +14,7 @@
  * are thread-safe. The part of a header between the marks for cffi is public; the rest is for the engine's own files.
  * Read on in: engine.c (dependencies), push.c, lane.c, wait.c, flight.c, claims.c, deferred.c, thread_pool.c,
  * process.c, error.c, storage.c, array.c, plan.c, program.c, profiler.c; of GPUs: gpu.h, stream.c, memory.c, launch.c,
- * replay.c; of many processes: comm.c, heartbeat.c, link.c.
+ * replay.c; of many processes: comm.c, schedule.c, mpi.c, heartbeat.c, link.c.
  */
 #ifndef PLAIT_ENGINE_H
 #define PLAIT_ENGINE_H

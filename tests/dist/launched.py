@@ -42,12 +42,14 @@ def run(
     if words[0] not in ("-c", "-m"):
         words[0] = str(HERE / words[0])
     started = launcher(n, servers, restarts, on) if n > 1 else []
+    # unbuffered, a line is written in pieces, and lines of two ranks mix
+    inherited = {name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"}
     job = subprocess.Popen(
         [*started, sys.executable, "-W", "ignore", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **env},
+        env={**inherited, "OMP_NUM_THREADS": "1", **env},
     )
     try:
         out, _ = job.communicate(timeout=within_s)

@@ -40,7 +40,7 @@ def test_servers_end_with_workers_that_do_not_use_them():
         "import plait as mx; from plait import dist, nd\n"
         "kv = mx.kv.create('dist_sync'); kv.init(0, nd.zeros((2,)))\n"
         "x = nd.ones((2,)); kv.pushpull(0, x)\n"
-        "print(f'sum {x.asnumpy().tolist()}\\n', end='', flush=True)"
+        "print('sum', x.asnumpy().tolist())"
     )
     out = launched.succeed(3, code, servers=1)
     assert out.count("sum [2.0, 2.0]") == 2

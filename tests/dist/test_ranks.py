@@ -100,7 +100,7 @@ def test_a_message_of_another_size_waits_for_what_explains_it():
         "    y.wait_to_read()\n"
         "except mx.MXNetError as error:\n"
         "    text = str(error).replace(chr(10), ' ')\n"
-        "    print(f'rank {world.rank} is told {text}' + chr(10), end='', flush=True)\n"
+        "    print('rank', world.rank, 'is told', text, flush=True)\n"
         "    raise",
     )
     assert status == 1

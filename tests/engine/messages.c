@@ -2,6 +2,7 @@
  * of it move when a request is tested, in any order that the standard allows. Its handles are those of MPICH. */
 #include "driver.h"
 #include "engine/core/comm.h"
+#include "engine/core/mpi.h"
 #include "engine/core/error.h"
 
 #include <stdio.h>
