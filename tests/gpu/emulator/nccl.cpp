@@ -4,8 +4,8 @@
  * wait for ever, as they do with the real library, until ncclCommAbort. All ranks add in the order of ranks.
  *
  * Refused, as a fault of the device: memory of the host or another device, a stream of another device, another current
- * device. Calls of ranks that do not match are an asynchronous error. A communicator that does not block is not ready
- * when a call returns, and must be asked before the next one. */
+ * device. Calls of ranks that do not match are an asynchronous error: their streams wait for ncclCommAbort. A
+ * communicator that does not block is not ready when a call returns, and must be asked before the next one. */
 #include "driver.h"
 #include "numbers.h"
 
@@ -229,6 +229,8 @@ void run_batch(void *data)
     }
     for (const std::string &path : sent)
         await_file(c, path, false);
+    while (c->error && !c->aborted) /* as kernels do whose other ranks are lost */
+        nap();
     c->running--;
     delete b;
 }
