@@ -18,6 +18,10 @@ MODULES = {  # attribute of mx -> module of this package
     "kernels": "kernels",
     "graph": "graph",
     "nd": "ndarray",
+    "np": "ndarray.numpy",
+    "npx": "ndarray.numpy_extension",
+    "numpy": "ndarray.numpy",
+    "numpy_extension": "ndarray.numpy_extension",
     "ndarray": "ndarray",
     "sym": "symbol",
     "symbol": "symbol",
@@ -115,6 +119,7 @@ NAMES = {  # attribute of mx -> (module, name there)
 HOOKS = {  # what a room needs of one that stands on it: engine/hooks.py
     "server of stores": ("training.kvstore.kvstore_server", "serve"),
     "leave servers": ("training.kvstore.requests", "leave"),
+    "types of a front": ("graph.fronts", "types"),
     "kernel of a decomposition": ("graph.decompositions", "decomposition_entry"),
     "collective": ("dist.collectives", "run"),
     "trace of a block": ("gluon.trace", "Trace"),

@@ -16,6 +16,7 @@ from ..kernels.traits import Part
 from . import creation
 from .creation import *  # noqa: F403
 from .custom import Custom  # noqa: F401
+from .fronts import Steps
 from .invoke import invoke
 from .launch import Plans, run
 from .ndarray import NDArray, state
@@ -25,9 +26,12 @@ NAN = float("nan")
 __all__ = [*creation.__all__, "Custom"]  # what nd offers beside the operators
 
 
-def operator_function(op: Operator, name: str) -> Callable[..., Any]:
+def operator_function(
+    op: Operator, name: str, convert: Callable[[Any], Any] | None = None
+) -> Callable[..., Any]:
     """The eager function of an operator: looks up its plan by the attributes as given and the
-    inputs' specs; calls without one go by `invoke`."""
+    inputs' specs; calls without one go by `invoke`. convert: makes an array of an input that is
+    none."""
     static_keys, dynamic_keys = static_names(op), dynamic_names(op)
     lists = any(p.dynamic and str(p.kind).startswith("floats") for p in op.params)
     train_aware, variadic = op.train_aware, op.variadic
@@ -59,6 +63,8 @@ def operator_function(op: Operator, name: str) -> Callable[..., Any]:
                 if isinstance(error, MXNetError):
                     raise
                 key = None
+        if plan.__class__ is Steps:
+            return plan.call(inputs, numbers(dynamic, lists), out)
         if plan is not None:
             if not dynamic:
                 return run(plan, inputs, (), out)
@@ -72,6 +78,8 @@ def operator_function(op: Operator, name: str) -> Callable[..., Any]:
             inputs = (*inputs[:index], kwargs.pop(alias), *inputs[index + 1 :])
         if not variadic:
             inputs = [a for a in inputs if a is not None]
+        if convert is not None:
+            inputs = [convert(a) for a in inputs]
         attrs = attributes(inputs, static, dynamic, kwargs)
         return invoke(op, inputs, attrs, out, ctx, plans if key is not None else None, key)
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from ..engine import lib
 from ..engine.error import InvalidType
 from ..kernels.plan import Plan, make_plan
 from ..kernels.record import lookup
@@ -31,8 +30,8 @@ from .index_keys import (
     part_of,
 )
 from .invoke import invoke
-from .launch import Plans, copy_into, launch
-from .ndarray import NDArray, from_memory, make, state
+from .launch import Plans, copy_into, launch, seen
+from .ndarray import NDArray, from_memory, make_view, state
 from .parts import part_plan, read_part, write_part
 from .tape import record, refuse_recorded
 
@@ -63,14 +62,6 @@ def view_plan(s: Spec, name: str, attrs: dict) -> Plan:
     return plan
 
 
-def seen(array: NDArray, plan: Plan) -> NDArray:
-    """The output of such a plan without a copy, recorded."""
-    out = make(lib.pl_array_view(array._handle, 0), plan.out_spec)
-    if state.recording:
-        record(plan, (array,), (), (out,))
-    return out
-
-
 def _reshaped(array: NDArray, shape) -> NDArray:
     return array if array.shape == shape else view(array, "reshape_to", {"shape": shape})
 
@@ -78,10 +69,7 @@ def _reshaped(array: NDArray, shape) -> NDArray:
 def _memory(self, offset: int, shape) -> NDArray:
     """Contiguous memory of self under a shape, not recorded."""
     s = self._spec
-    return make(
-        lib.pl_array_view(self._handle, offset * ITEM_BYTES[s.dtype]),
-        spec(shape, s.dtype, s.device),
-    )
+    return make_view(self, spec(shape, s.dtype, s.device), offset * ITEM_BYTES[s.dtype])
 
 
 def _basic_get(self, part: Part) -> NDArray:

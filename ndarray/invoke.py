@@ -13,7 +13,8 @@ from ..kernels import precision
 from ..kernels.plan import make_plan, scalars_of
 from ..kernels.record import Operator, lookup
 from ..kernels.spec import STYPES
-from ..kernels.traits import Collective, Eager, LossLayer, Part
+from ..kernels.traits import Collective, Eager, Front, LossLayer, Part
+from .fronts import call_front
 from .launch import Plans, copy_into, run
 from .ndarray import NDArray, check_nd, state
 from .parts import read_part
@@ -42,6 +43,8 @@ def invoke(
     Raises OperatorError and its kin at once when shapes, dtypes or attributes are wrong.
     """
     leave = door(op, inputs, attrs)
+    if leave is _stand_in:
+        return _stand_in(op, inputs, attrs, out, ctx, plans, key)
     if leave is not None:
         return leave(op, inputs, attrs, out, ctx)
     return _dense(op, inputs, _complete(op, inputs, attrs), out, ctx, plans, key)
@@ -75,6 +78,8 @@ def door(op: Operator, inputs: Sequence, attrs: dict[str, Any]) -> Callable | No
         # a sparse array; a Symbol, where a forward that calls nd functions is being traced
         if a.__class__ is not NDArray and hasattr(a, "_call_operator"):
             return a._call_operator
+    if op.has(Front):
+        return _stand_in
     if precision.used:
         return _in_precision
     return _own_way(op, attrs)
@@ -94,6 +99,14 @@ def _own_way(op: Operator, attrs: dict[str, Any]) -> Callable | None:
     if attrs.get("stype") in STYPES[1:] or attrs.get("forward_stype") in STYPES[1:]:
         return SPARSE["call"]
     return None
+
+
+def _stand_in(op: Operator, inputs, attrs: dict[str, Any], out, ctx, plans=None, key=None) -> Any:
+    """An operator that stands for others."""
+    attrs = _complete(op, inputs, attrs)
+    op.check_inputs(attrs, len(inputs))
+    device = device_of(op, inputs, ctx or attrs.get("ctx"), out)
+    return call_front(op, inputs, attrs, out, device, plans, key)
 
 
 def _python(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], out, ctx) -> Any:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..engine import is_naive, location, wait
+from ..engine import is_naive, lib, location, wait
 from ..engine._array import invoke as call
 from ..engine._array import shared
 from ..engine.error import DeviceError, OperatorError
@@ -14,7 +14,7 @@ from ..engine.recent import Recent
 from ..kernels.plan import Plan, copy_plan, make_plan
 from ..kernels.record import lookup
 from ..kernels.spec import Spec
-from .ndarray import NDArray, check_nd, state
+from .ndarray import NDArray, check_nd, make_view, state
 from .tape import record, spent
 
 _COPY, _CAST = lookup("_copy"), lookup("Cast")
@@ -78,6 +78,14 @@ def launch(
     if state.recording:
         record(plan, inputs, scalars, made)
     return made
+
+
+def seen(array: NDArray, plan: Plan) -> NDArray:
+    """The output of such a plan without a copy, recorded."""
+    out = make_view(array, plan.out_spec)
+    if state.recording:
+        record(plan, (array,), (), (out,))
+    return out
 
 
 def _targets(plan: Plan, out) -> list[NDArray]:

@@ -132,11 +132,11 @@ class Symbol(Methods):
                 )
             if len(found) > 1 and names.count(key) != 1:
                 raise InvalidValue(f'There are multiple outputs with name "{key}"')
-            return Symbol([self._outputs[found[0]]])
+            return self.__class__([self._outputs[found[0]]])
         if self._is_array:
             return self._part(key)
         if isinstance(key, slice):
-            return Symbol(self._outputs[key])
+            return self.__class__(self._outputs[key])
         if not hasattr(key, "__index__"):
             raise InvalidType(
                 f"a Symbol's outputs are indexed by int, str or slice, got {type(key).__name__}"
@@ -145,7 +145,7 @@ class Symbol(Methods):
             raise InvalidIndex(
                 f"Index out of range: {self!r} has {len(self._outputs)} outputs, got {key}"
             )
-        return Symbol([self._outputs[key.__index__()]])
+        return self.__class__([self._outputs[key.__index__()]])
 
     def _part(self, key) -> Symbol:
         """x[key] of an array of known shape; a Symbol as key takes along the first axis."""
@@ -446,12 +446,14 @@ class Symbol(Methods):
         return self._outputs
 
     def as_nd_ndarray(self) -> Symbol:
-        """The Symbol itself."""
-        return self
+        """The same outputs under nd's rules."""
+        return Symbol(self._outputs)
 
-    def as_np_ndarray(self) -> Any:
-        """Raises MXNetError: mx.np is not part of this version."""
-        raise NotImplementedForSymbol("as_np_ndarray (mx.np)")
+    def as_np_ndarray(self) -> Symbol:
+        """The same outputs under NumPy's rules."""
+        from .numpy import _Symbol  # stands on this class
+
+        return _Symbol(self._outputs)
 
     def get_backend_symbol(self, backend: str) -> Symbol:
         """The Symbol itself: it is optimised when it is bound. Raises ValueError for a backend that
@@ -507,7 +509,8 @@ def apply(
     name: str | None = None,
     attr: dict[str, str] | None = None,
 ) -> Symbol:
-    """A Symbol of the visible outputs of a new node. given: parameters and `__x__` attributes."""
+    """A Symbol of the visible outputs of a new node, under NumPy's rules if one of its inputs is.
+    given: parameters and `__x__` attributes."""
     if op.n_outputs == 0:
         raise OperatorError(
             op.name, "an operator without outputs cannot be a Symbol", fix=f"call nd.{op.name}"
@@ -524,7 +527,8 @@ def apply(
         raise OperatorError(op.name, f"has no input {wrong!r}, its inputs are {known}")
     node = compose(op, hint, values, given, name, attr)
     n = 1 if op.n_outputs == 1 else node.n_visible
-    return Symbol([Value(node)] if n == 1 else [Value(node, i) for i in range(n)])
+    cls = next((s.__class__ for s in inputs if s.__class__ is not Symbol and s is not None), Symbol)
+    return cls([Value(node)] if n == 1 else [Value(node, i) for i in range(n)])
 
 
 def _input(op: Operator, i: int, given) -> Value:

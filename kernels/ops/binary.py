@@ -215,7 +215,7 @@ ARITHMETIC = (
     ),
     Arithmetic(
         ("_maximum", "_Maximum"),
-        ("broadcast_maximum", "_npi_maximum"),
+        ("broadcast_maximum",),
         "a > b || a != a ? a : b",
         _maximum,
         _maximum_grad,
@@ -223,7 +223,7 @@ ARITHMETIC = (
     ),
     Arithmetic(
         ("_minimum", "_Minimum"),
-        ("broadcast_minimum", "_npi_minimum"),
+        ("broadcast_minimum",),
         "a < b || a != a ? a : b",
         _minimum,
         _minimum_grad,
@@ -432,21 +432,21 @@ SCALAR = (
         swapped=True,
     ),
     Scalar(
-        ("_maximum_scalar", "_MaximumScalar", "_npi_maximum_scalar"),
+        ("_maximum_scalar", "_MaximumScalar"),
         "x > scalar || x != x ? x : scalar",
         _maximum,
         lambda F, dy, x, y, scalar: dy * (x >= scalar),
         "The larger of data and scalar; NaN stays NaN.",
     ),
     Scalar(
-        ("_minimum_scalar", "_MinimumScalar", "_npi_minimum_scalar"),
+        ("_minimum_scalar", "_MinimumScalar"),
         "x < scalar || x != x ? x : scalar",
         _minimum,
         lambda F, dy, x, y, scalar: dy * (x <= scalar),
         "The smaller of data and scalar; NaN stays NaN.",
     ),
     Scalar(
-        ("_hypot_scalar", "_HypotScalar", "_npi_hypot_scalar"),
+        ("_hypot_scalar", "_HypotScalar"),
         "hypot(x, scalar)",
         _hypot,
         lambda F, dy, x, y, scalar: dy * x / y,

@@ -19,16 +19,19 @@ AXES = (
     Param("axis", "shape?", None),
     Param("keepdims", "bool", False),
     Param("exclude", "bool", False),
+    Param("to_scalar", "bool", False, doc="shape () where all axes are reduced, as in NumPy"),
 )
 
 
-def reduced_shape(shape: Shape, axes: Collection[int], keepdims: bool) -> tuple[int, ...]:
-    """The shape after a reduction: (1,), not (), where every axis of an array is reduced, as MXNet
-    has it."""
+def reduced_shape(
+    shape: Shape, axes: Collection[int], keepdims: bool, to_scalar: bool = False
+) -> tuple[int, ...]:
+    """The shape after a reduction: (1,) where every axis of an array is reduced, as MXNet has it;
+    () with to_scalar."""
     kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
     if keepdims or not shape:
         return kept
-    return tuple(n for i, n in enumerate(shape) if i not in axes) or (1,)
+    return tuple(n for i, n in enumerate(shape) if i not in axes) or (() if to_scalar else (1,))
 
 
 def spread(F: Any, dy: Array, shape: Shape, axes: Collection[int]) -> Array:
@@ -70,22 +73,22 @@ def reduction(
         zero elements have a value.
     """
 
-    def infer(ins, axis, keepdims, exclude):
+    def infer(ins, axis, keepdims, exclude, to_scalar):
         shape = ins[0].shape
         axes = many_axes(name, axis, len(shape), exclude)
         if not empty and any(shape[a] == 0 for a in axes):
             raise ShapeError(
                 name, f"the reduced axes must not be empty, got shape {shape} and axis {axis}"
             )
-        return [Type(reduced_shape(shape, axes, keepdims), ins[0].dtype)]
+        return [Type(reduced_shape(shape, axes, keepdims, to_scalar), ins[0].dtype)]
 
-    def full_ref(xp, x, axis, keepdims, exclude):
+    def full_ref(xp, x, axis, keepdims, exclude, to_scalar=False):
         axes = many_axes(name, axis, x.ndim, exclude)
         # over no axis: of each element
         y = ref(xp, x, axes) if axes else ref(xp, x[None], (0,))[0]
-        return y.reshape(reduced_shape(x.shape, axes, keepdims))
+        return y.reshape(reduced_shape(x.shape, axes, keepdims, to_scalar))
 
-    def full_grad(F, dys, xs, ys, axis, keepdims, exclude):
+    def full_grad(F, dys, xs, ys, axis, keepdims, exclude, to_scalar):
         shape = tuple(xs[0].shape)
         axes = many_axes(name, axis, len(shape), exclude)
         return [grad(F, dys[0], xs[0], ys[0], axes)]
@@ -105,6 +108,7 @@ def reduction(
             sample((2, 3, 4), axis=1),
             sample((2, 3, 4), axis=(0, -1), keepdims=True),
             sample((2, 3, 4), axis=1, exclude=True),
+            sample((3, 4), to_scalar=True),
         ),
     )
 
