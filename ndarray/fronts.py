@@ -68,7 +68,8 @@ def call_front(
     train = {"train": state.training} if op.train_aware else {}
     if precision.used:  # each call has its own dtypes
         return _result(_by_rule(stands_for, inputs, attrs | train), out)
-    static = tuple([attrs[p.name] for p in op.params if not p.dynamic])
+    # of a number only whether there is one
+    static = tuple([attrs[p.name] is None if p.dynamic else attrs[p.name] for p in op.params])
     of = (op, static, state.training, device, *[a._spec for a in inputs])
     found = _known[of]
     if found is None:
@@ -103,7 +104,8 @@ def _find(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], device
     count, opened = 0, dict(attrs)
     for p in op.params:
         if p.dynamic:
-            opened[p.name] = given(count)
+            if opened[p.name] is not None:
+                opened[p.name] = given(count)
             count += 1
     xs = [variable(f"x{i}", a._spec.type) for i, a in enumerate(inputs)]
     try:
@@ -123,7 +125,9 @@ def _find(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], device
         ins = tuple([numbers[v] for v in node.inputs])
         specs = [inputs[i]._spec if i < len(xs) else _spec(steps, i) for i in ins]
         plan = make_plan(node.operation, node.attrs, specs, device)
-        own = [o if o is not None else s for o, s in zip(open_scalars(node.operation, node.attrs), plan.scalars)]
+        opens = open_scalars(node.operation, node.attrs)  # one plan serves calls of all numbers
+        values = scalars_of(node.operation, node.attrs)
+        own = [s if o is None else o for o, s in zip(opens, values)]
         first = len(xs) + sum(s.plan.n_visible for s in steps)
         numbers |= {Value(node, i): first + i for i in range(plan.n_visible)}
         steps.append(Step(plan, ins, tuple(own), first))
