@@ -49,7 +49,9 @@ def joined(F: Any, data: Sequence[Array], dim: int | None) -> Array:
         data, dim = [reshaped(F, x, (prod(x.shape),)) for x in data], 0
     if any(not x.shape for x in data):
         shapes = ", ".join(str(tuple(x.shape)) for x in data)
-        raise ShapeError("np.concatenate", f"0-d arrays cannot be joined, got {shapes}\n  fix: np.stack")
+        raise ShapeError(
+            "np.concatenate", f"0-d arrays cannot be joined, got {shapes}\n  fix: np.stack"
+        )
     one_axis("np.concatenate", dim, len(data[0].shape))
     return F.Concat(*data, dim=dim) if len(data) > 1 else F._copy(data[0])
 
@@ -64,13 +66,19 @@ def _hstack(F: Any, data: Sequence[Array], dim: int = 1) -> Array:
 
 
 def _vstack(F: Any, data: Sequence[Array]) -> Array:
-    return joined(F, [x if len(x.shape) > 1 else reshaped(F, x, (1, prod(x.shape))) for x in data], 0)
+    return joined(
+        F, [x if len(x.shape) > 1 else reshaped(F, x, (1, prod(x.shape))) for x in data], 0
+    )
 
 
 def _dstack(F: Any, data: Sequence[Array], dim: int = 1) -> Array:
     def deep(x: Array) -> Array:
         shape = tuple(x.shape)
-        return x if len(shape) > 2 else reshaped(F, x, ((1, *shape) if len(shape) == 1 else shape or (1, 1)) + (1,))
+        return (
+            x
+            if len(shape) > 2
+            else reshaped(F, x, ((1, *shape) if len(shape) == 1 else shape or (1, 1)) + (1,))
+        )
 
     return joined(F, [deep(x) for x in data], 2)
 
@@ -91,7 +99,11 @@ _joiner(
     joined,
     lambda data, dim: np.concatenate(data, axis=dim),
     (Param("dim", "int?", 0),),
-    (sample((2, 3), (1, 3), num_args=2), sample((2, 3), (2, 1), num_args=2, dim=-1), sample((2, 3), (2,), num_args=2, dim=None)),
+    (
+        sample((2, 3), (1, 3), num_args=2),
+        sample((2, 3), (2, 1), num_args=2, dim=-1),
+        sample((2, 3), (2,), num_args=2, dim=None),
+    ),
     "Arrays joined along an axis (dim); None: flat.",
 )
 _joiner(
@@ -99,7 +111,11 @@ _joiner(
     _stack,
     lambda data, axis: np.stack(data, axis=axis),
     (Param("axis", "int", 0),),
-    (sample((2, 3), (2, 3), num_args=2), sample((2, 3), (2, 3), (2, 3), num_args=3, axis=-1), sample((), (), num_args=2)),
+    (
+        sample((2, 3), (2, 3), num_args=2),
+        sample((2, 3), (2, 3), (2, 3), num_args=3, axis=-1),
+        sample((), (), num_args=2),
+    ),
     "Arrays of one shape joined along a new axis.",
 )
 _joiner(
@@ -123,7 +139,11 @@ _joiner(
     _dstack,
     lambda data, dim: np.dstack(data),
     (DIM,),
-    (sample((3,), (3,), num_args=2), sample((2, 3), (2, 3), num_args=2), sample((2, 1, 1), (2, 1, 2), num_args=2)),
+    (
+        sample((3,), (3,), num_args=2),
+        sample((2, 3), (2, 3), num_args=2),
+        sample((2, 1, 1), (2, 1, 2), num_args=2),
+    ),
     "Arrays joined along axis 2.",
 )
 _joiner(
@@ -139,11 +159,17 @@ _joiner(
 # ---- splits --------------------------------------------------------------------------------------
 
 
-def _split(name: str, axis_of: Callable[[Sequence[int]], int], ref: Callable, inner: Sample) -> None:
+def _split(
+    name: str, axis_of: Callable[[Sequence[int]], int], ref: Callable, inner: Sample
+) -> None:
     """The fronts of files for hsplit and dsplit: they hold `axis`, which the array decides."""
 
-    def rule(F: Any, data: Array, axis: int, **attrs: Any) -> Any:
-        return F._split_v2(data, axis=axis_of(data.shape), **attrs)
+    def rule(F: Any, data: Array, axis: int, sections: int, **attrs: Any) -> Any:
+        axis = one_axis(name, axis_of(data.shape), len(data.shape))
+        if sections > 0 and data.shape[axis] % sections:
+            rule = f"axis {axis} must be divisible into {sections} equal parts"
+            raise ShapeError(name, f"{rule}, got data {tuple(data.shape)}")
+        return F._split_v2(data, axis=axis, sections=sections, **attrs)
 
     def numpy(xp: Any, data: Any, indices: Any, sections: int, **attrs: Any) -> Any:
         return tuple(ref(data, sections if sections > 0 else indices[1:]))
@@ -164,5 +190,7 @@ def _split(name: str, axis_of: Callable[[Sequence[int]], int], ref: Callable, in
     )
 
 
-_split("_npi_hsplit", lambda shape: 1 if len(shape) > 1 else 0, np.hsplit, sample((2, 4), sections=2))
+_split(
+    "_npi_hsplit", lambda shape: 1 if len(shape) > 1 else 0, np.hsplit, sample((2, 4), sections=2)
+)
 _split("_npi_dsplit", lambda shape: 2, np.dsplit, sample((2, 1, 4), indices=(0, 1)))
