@@ -235,8 +235,7 @@ def _tensordot(F: Any, a: Array, b: Array, over_a: Sequence[int], over_b: Sequen
     b_last = [*free_b, *over_b] == list(range(nb)) and bool(free_b)
     a = permuted(F, a, tuple([*over_a, *free_a] if a_first else [*free_a, *over_a]))
     b = permuted(F, b, tuple([*free_b, *over_b] if b_last else [*over_b, *free_b]))
-    m, n = prod([a.shape[i] for i in range(na)]), prod(b.shape)
-    m, n = (prod(made[: len(free_a)]), prod(made[len(free_a) :]))
+    m, n = prod(made[: len(free_a)]), prod(made[len(free_a) :])
     a = reshaped(F, a, (k, m) if a_first else (m, k))
     b = reshaped(F, b, (n, k) if b_last else (k, n))
     return reshaped(F, F.dot(a, b, transpose_a=a_first, transpose_b=b_last), tuple(made))
@@ -491,7 +490,7 @@ front(
 
 
 def _trace(
-    F: Any, data: Array, offset: int, axis1: int, axis2: int, dtype: str | None = None
+    F: Any, data: Array, offset: int, axis1: int, axis2: int, dtype: str | None
 ) -> Array:
     if len(data.shape) < 2:
         raise ShapeError("np.trace", f"a must have at least 2 axes, got {tuple(data.shape)}")
@@ -514,15 +513,18 @@ front(
         Param("offset", "int", 0),
         Param("axis1", "int", 0),
         Param("axis2", "int", 1),
+        Param("dtype", "dtype?", None),
     ),
-    ref=lambda xp, data, **attrs: np.trace(data, **attrs, dtype="int64" if data.dtype == bool else data.dtype),
+    ref=lambda xp, data, offset, axis1, axis2, dtype: np.trace(
+        data, offset, axis1, axis2, dtype or ("int64" if data.dtype == bool else data.dtype)
+    ),
     samples=(
         sample((3, 3)),
         sample((3, 4), offset=1),
         sample((2, 3, 4), offset=-1, axis1=2, axis2=0),
         sample((2, 3), offset=5),
     ),
-    doc="The sum of a diagonal over two axes. Of bools an int64, else of the dtype of a.",
+    doc="The sum of a diagonal over two axes. Of bools an int64; else of the dtype of a, or dtype.",
 )
 
 
@@ -550,7 +552,9 @@ front(
     _vander,
     inputs=("x",),
     params=(Param("N", "int?", None), Param("increasing", "bool", False)),
-    ref=lambda xp, x, N, increasing: np.vander(x, N, increasing),
+    ref=lambda xp, x, N, increasing: np.vander(x, N, increasing).astype(
+        "int64" if x.dtype == bool else x.dtype
+    ),
     samples=(sample((3,)), sample((4,), N=6), sample((3,), N=2, increasing=True), sample((2,), N=1)),
     doc="Powers of x as columns, falling, or rising with increasing.",
 )
