@@ -94,6 +94,7 @@ PATHS = {  # modules that are not in the folder where users import them
     "ndarray.np": "ndarray.numpy",
     "ndarray.npx": "ndarray.numpy_extension",
     "ndarray.numpy.multiarray": "ndarray.numpy.array",
+    "ndarray.numpy_extension.image": "data.image.numpy",
     "symbol.np": "symbol.numpy",
     "symbol.npx": "symbol.numpy_extension",
 }

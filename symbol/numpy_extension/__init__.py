@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...engine.lazy import submodule
 from ...kernels.namespaces import derive
 from ...kernels.ops import np as _records  # noqa: F401  (fills the registry)
 from ...ndarray import numpy_extension
@@ -16,5 +17,7 @@ _derived, __dir__ = derive(
 
 
 def __getattr__(name: str) -> Any:
+    if name == "image":
+        return submodule(__name__, name)
     own = None if name.startswith("__") else vars(numpy_extension).get(name)
     return _derived(name) if own is None else own

@@ -4,7 +4,6 @@ A row is (kind, name, expected shape or nested shapes, function of a Mode). The 
 part in the mode that is on and returns what it computes."""
 
 import numpy as onp
-
 import plait as mx
 from plait.gluon import contrib, loss, nn, rnn, utils
 from plait.gluon.data.vision import transforms as T
@@ -58,7 +57,10 @@ LINE, PLANE, SPACE = draw(1, 2, 8), draw(1, 2, 8, 8), draw(1, 2, 8, 8, 8)
 def pools():
     for dims, x in enumerate((LINE, PLANE, SPACE), 1):
         for kind in ("Max", "Avg"):
-            yield f"{kind}Pool{dims}D", ((1, 2) + (4,) * dims, block(getattr(nn, f"{kind}Pool{dims}D"), x))
+            yield (
+                f"{kind}Pool{dims}D",
+                ((1, 2) + (4,) * dims, block(getattr(nn, f"{kind}Pool{dims}D"), x)),
+            )
             name = f"Global{kind}Pool{dims}D"
             yield name, ((1, 2) + (1,) * dims, block(getattr(nn, name), x))
 
@@ -157,9 +159,7 @@ rows(
         "LSTMCell.unroll": ([(2, 3)] * 3, unrolled(lambda: rnn.LSTMCell(3))),
         "LSTMCell.unroll(valid_length)": (
             (2, 3, 3),
-            unrolled(
-                lambda: rnn.LSTMCell(3), valid_length=onp.float32([2, 3]), merge_outputs=True
-            ),
+            unrolled(lambda: rnn.LSTMCell(3), valid_length=onp.float32([2, 3]), merge_outputs=True),
         ),
         "DropoutCell": ([(2, 5), []], step(lambda: rnn.DropoutCell(0.5))),
         "ZoneoutCell": (
@@ -216,7 +216,10 @@ rows(
         "SquaredHingeLoss": ((2,), block(loss.SquaredHingeLoss, PRED, SIGN)),
         "LogisticLoss": ((2,), block(loss.LogisticLoss, PRED, SIGN)),
         "TripletLoss": ((2,), block(loss.TripletLoss, PRED, LABEL, draw(2, 4))),
-        "PoissonNLLLoss": ((1,), block(lambda: loss.PoissonNLLLoss(compute_full=True), PRED, 3 * UNIT)),
+        "PoissonNLLLoss": (
+            (1,),
+            block(lambda: loss.PoissonNLLLoss(compute_full=True), PRED, 3 * UNIT),
+        ),
         "CosineEmbeddingLoss": (
             (2, 1),
             block(loss.CosineEmbeddingLoss, PRED, LABEL, onp.float32([1, -1])),

@@ -2,10 +2,9 @@
 arrays are of mx.np."""
 
 import numpy as onp
+import plait as mx
 import pytest
 from gluon_rows import ROWS, Mode
-
-import plait as mx
 from plait.ndarray.nesting import flatten
 
 LARGE = ("alexnet", "densenet121", "inceptionv3", "squeezenet1.0")
