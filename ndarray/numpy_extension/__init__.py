@@ -17,6 +17,7 @@ from ..numpy_mode import (  # noqa: F401
     use_np_array,
     use_np_shape,
 )
+from . import random  # noqa: F401
 
 __getattr__, __dir__ = derive(
     __name__, lambda full, name: operator_function(REGISTRY[full], name, operand), "_npx_", shown="npx"

@@ -17,4 +17,6 @@ class _Symbol(Symbol):
 
 add_operators(_Symbol, in_place=False)
 
+from . import random  # noqa: E402, F401 - stands on _Symbol
+
 __getattr__, __dir__ = derive(__name__, function_of, "_npi_", "_np_", shown="sym.np")
