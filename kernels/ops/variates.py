@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ...engine.error import InvalidValue, OperatorError, ShapeError
 from .. import special
-from ..record import ANY, Array, Param, Type, operator, sample, uniform, values
+from ..record import ANY, Array, Param, Type, operator, same_type, sample, uniform, values
 from ..shapes import float_dtype
 from .sampling import first_order
 
@@ -114,13 +114,23 @@ def _sampled_ref(xp, *arrays, distribution, rng):
 def _sampled_grad(F, dys, xs, ys, distribution):
     if SAMPLED[distribution].discrete:
         return [None] * len(xs)
-    raise OperatorError(
-        f"random.{distribution}",
-        "has no gradient by its parameters",
-        fix="detach the parameters",
-    )
+    return [F._no_gradient(x, operator=f"random.{distribution}") for x in xs]
 
 
+def _refuse(xp, x, operator):
+    if x.size:
+        raise OperatorError(operator, "has no gradient by its parameters", fix="x.detach()")
+    return x
+
+
+operator(
+    "_no_gradient",
+    params=(Param("operator", "str"),),
+    infer=same_type,
+    ref=_refuse,
+    samples=(sample((0,), operator="random.wald"),),
+    doc="Stands for a gradient that there is not; computing it is an error.",
+)
 operator(
     "_sampled",
     inputs=("*parameters",),

@@ -67,7 +67,7 @@ class Random:
     def call(self, name: str, inputs: Any, attrs: dict, ctx: Any = None, out: Any = None) -> Any:
         """Applies an operator, to inputs that `given` made."""
         made = invoke(lookup(name), inputs, attrs, out, ctx)
-        return made if out is not None or inputs else fresh(made)
+        return made if out is not None else fresh(made)
 
     def given(self, x: Any) -> Any:
         """A parameter that is no number, as an input."""
