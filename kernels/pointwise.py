@@ -23,6 +23,8 @@ class Expression(NamedTuple):
     scalars: tuple[str, ...]
     # "float": f32 f64 natively; "all": also u8 i8 i32 i64 (bool runs as u8)
     dtypes: str
+    truth: bool = False  # its values are 0 or 1: there are loops whose result is of bools
+    bools: tuple[int, ...] = ()  # inputs that are of bools, whatever the others are
 
     @property
     def weight(self) -> int:
@@ -47,6 +49,7 @@ def pointwise(
     doc: str = "",
     out_dtype: Callable | None = None,
     native: bool = False,
+    truth: bool = False,
     **fields: Any,
 ) -> Operator:
     """Registers a pointwise operator; its inputs broadcast against each other (a single rule for nd
@@ -66,6 +69,7 @@ def pointwise(
         dtypes only.
     native: `ref` takes integers and bools as they are; else they reach it as float64 ("float") or
         bools as uint8 ("all").
+    truth: its values are 0 or 1, in the operands' dtype; a cast to bool after it costs nothing.
     """
     given = tuple(
         p if isinstance(p, Param) else Param(p, "float", default, dynamic=True)
@@ -73,7 +77,8 @@ def pointwise(
             params.items() if isinstance(params, dict) else ((p, None) for p in params or ())
         )
     )
-    expression = Expression(text, len(inputs), tuple(p.name for p in given if p.dynamic), dtypes)
+    scalars = tuple(p.name for p in given if p.dynamic)
+    expression = Expression(text, len(inputs), scalars, dtypes, truth)
 
     def infer(ins, **attrs):
         dtype = same_dtype(name, ins, inputs)
