@@ -113,6 +113,12 @@ def _find(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], device
     nodes = [n for n in topological([*xs, *outputs]) if n.op is not None]
     if any([n.operation.has(Eager) for n in nodes]):
         return found
+    if 1 < len(nodes) <= MAX_STEPS + 1 and len(outputs) == 1:
+        from ..graph.passes import fuse  # of tier 1, which is imported late
+
+        whole = fuse.one_loop(outputs[0], device)
+        if whole is not None:
+            outputs, nodes = [whole], [whole.node]
     if len(nodes) > MAX_STEPS and not count and inputs:
         from .cached import CachedGraph  # stands on invoke
 
