@@ -23,6 +23,8 @@ class Expression(NamedTuple):
     scalars: tuple[str, ...]
     # "float": f32 f64 natively; "whole": u8 i8 i32 i64 (bool runs as u8); "all": both
     dtypes: str
+    truth: bool = False  # its values are 0 or 1: there are loops whose result is of bools
+    bools: tuple[int, ...] = ()  # inputs that are of bools, whatever the others are
 
     def serves(self, dtype: str) -> bool:
         """Is the expression for this dtype?"""
@@ -51,6 +53,7 @@ def pointwise(
     doc: str = "",
     out_dtype: Callable | None = None,
     native: bool = False,
+    truth: bool = False,
     **fields: Any,
 ) -> Operator:
     """Registers a pointwise operator; its inputs broadcast against each other (a single rule for nd
@@ -71,6 +74,7 @@ def pointwise(
         dtypes only.
     native: `ref` takes integers and bools as they are; else they reach it as float64 ("float") or
         bools as uint8 ("all").
+    truth: its values are 0 or 1, in the operands' dtype; a cast to bool after it costs nothing.
     """
     given = tuple(
         p if isinstance(p, Param) else Param(p, "float", default, dynamic=True)
@@ -78,7 +82,8 @@ def pointwise(
             params.items() if isinstance(params, dict) else ((p, None) for p in params or ())
         )
     )
-    expression = Expression(text, len(inputs), tuple(p.name for p in given if p.dynamic), dtypes)
+    scalars = tuple(p.name for p in given if p.dynamic)
+    expression = Expression(text, len(inputs), scalars, dtypes, truth)
 
     common = whole_dtype if dtypes == "whole" else same_dtype
 

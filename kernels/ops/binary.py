@@ -301,6 +301,7 @@ for key, (text, ref) in LOGIC.items():
             native=True,
             fill=None if name.startswith("broadcast") else elementwise,
             dtypes="all",
+            truth=True,
             samples=draws,
             doc=f"1 where ({text.format('lhs', 'rhs')}), else 0, in the operands' dtype.",
         )
@@ -312,6 +313,7 @@ for key, (text, ref) in LOGIC.items():
         native=True,
         aliases=(f"_{capitalized.replace('_', '')}Scalar",),
         dtypes="all",
+        truth=True,
         out_dtype=_scalar_dtype,
         samples=tuple(sample(values([[0, 1, -2], [0.5, 1, 2]]), scalar=s) for s in (1.0, 0.0)),
         doc=f"1 where ({text.format('data', 'scalar')}), else 0, in data's dtype.",

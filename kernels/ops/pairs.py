@@ -284,6 +284,7 @@ pointwise(
 pointwise(
     "_isfinite",
     "x - x == 0",
+    truth=True,
     ref=lambda xp, x: xp.isfinite(x),
     samples=(sample(values([1, float("inf"), float("nan"), -float("inf"), 0])),),
     doc="1 where data is neither infinite nor NaN, else 0.",
@@ -291,6 +292,7 @@ pointwise(
 pointwise(
     "_isinf",
     "x == INFINITY || x == -INFINITY",
+    truth=True,
     ref=lambda xp, x: xp.isinf(x),
     samples=(sample(values([1, float("inf"), float("nan"), -float("inf"), 0])),),
     doc="1 where data is infinite, else 0.",
