@@ -144,6 +144,7 @@ def _broadcast_like(op, lhs, rhs, lhs_axes, rhs_axes):
 
 operator(
     "broadcast_like",
+    aliases=("_npx_broadcast_like",),
     traits=(Broadcast(),),
     inputs=("lhs", "rhs"),
     params=(Param("lhs_axes", "shape?", None), Param("rhs_axes", "shape?", None)),

@@ -6,8 +6,10 @@ from typing import Any
 
 from ...kernels.namespaces import derive as _derive
 from . import functions as _functions
+from . import random  # noqa: F401
 from .array import *  # noqa: F403
 from .creation import *  # noqa: F403
+from .dlpack import from_dlpack  # noqa: F401
 from .dtypes import *  # noqa: F403
 from .dtypes import bool, float16, float32, float64, int8, int32, int64, uint8  # noqa: A004, F401
 from .fallback import NAMES as _NAMES
