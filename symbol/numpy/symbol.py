@@ -17,7 +17,7 @@ class _Symbol(Symbol):
     __array_priority__ = 1001.0
 
 
-add_operators(_Symbol, in_place=False)
+add_operators(_Symbol, writes=False)
 
 
 def symbols(function: Callable[..., Any]) -> Callable[..., Any]:
