@@ -65,6 +65,7 @@ class Placement:
         while self._spread(order):
             pass
         of.update((n, default.home) for n in order if of[n] is None)
+        self._default = default.home
         self._where: dict[Node, Context] = {n: d for n, d in of.items() if d is not None}
         self.readers: dict[Value, list[Context]] = {}
         for node in order:
@@ -96,8 +97,8 @@ class Placement:
         return 0 < list(of.values()).count(None) < before
 
     def of(self, node: Node) -> Context:
-        """The device of a node."""
-        return self._where[node]
+        """The device of a node; of a variable that nothing reads the default one."""
+        return self._where.get(node, self._default)
 
     def resolve(self, outputs: Sequence[Value]) -> list[Value]:
         """The graph with the source of every copy; without copies to where an array is already."""

@@ -118,7 +118,9 @@ def _given(text: str, n: int) -> list[Pair]:
     left = n
     for step in steps:
         if len(set(step)) != 2 or not all(0 <= i < left for i in step):
-            raise OperatorError("einsum", f"a step of the path must name 2 of {left} operands, got {step}")
+            raise OperatorError(
+                "einsum", f"a step of the path must name 2 of {left} operands, got {step}"
+            )
         left -= 1
     if left != 1:
         raise OperatorError("einsum", f"the path leaves {left} of {n} operands")

@@ -123,7 +123,10 @@ def _find(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], device
         ins = tuple([numbers[v] for v in node.inputs])
         specs = [inputs[i]._spec if i < len(xs) else _spec(steps, i) for i in ins]
         plan = make_plan(node.operation, node.attrs, specs, device)
-        own = [o if o is not None else s for o, s in zip(open_scalars(node.operation, node.attrs), plan.scalars)]
+        own = [
+            o if o is not None else s
+            for o, s in zip(open_scalars(node.operation, node.attrs), plan.scalars)
+        ]
         first = len(xs) + sum(s.plan.n_visible for s in steps)
         numbers |= {Value(node, i): first + i for i in range(plan.n_visible)}
         steps.append(Step(plan, ins, tuple(own), first))

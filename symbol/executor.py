@@ -12,7 +12,7 @@ from ..engine import Context, lib, location
 from ..engine.error import DynamicShape, InvalidValue, MXNetError, ShapeError
 from ..engine.gc_pause import gc_paused
 from ..graph.effects import variables_of
-from ..graph.graph import Node, Value, as_python, topological
+from ..graph.graph import Node, Value, as_python
 from ..graph.inference import typed_graph
 from ..graph.names import output_name, output_names
 from ..graph.placement import Placement, grouped, without_copies
@@ -112,7 +112,7 @@ class Executor(BoundArrays):
         self._storage_trained = False  # the last forward through it was a training
         self._dynamic = False
         try:
-            typed = self._typed(False)
+            typed, _ = self._typed(False)
         except DynamicShape:
             self._dynamic, self._result = True, []
             self._storage = StorageRun(self._values, self._nodes)
@@ -131,20 +131,17 @@ class Executor(BoundArrays):
             for plain, v, device in zip(self._values, typed, devices)
         ]
 
-    def _typed(self, train: bool) -> list[Value]:
-        return typed_graph(self._values, self._types, train)
+    def _typed(self, train: bool) -> tuple[list[Value], list[Value]]:
+        """A typed form of the graph, and of its variables in the order of arguments and auxiliary
+        states. What stands for a front may read them in another order, or not at all."""
+        variables = [Value(n) for n in self._nodes]
+        made = typed_graph([*self._values, *variables], self._types, train)
+        return made[: len(self._values)], made[len(self._values) :]
 
     def _placed(self, values: Sequence[Value]) -> tuple[list[Value], Placement | None]:
         """A form of the graph with the copies between devices, and where its nodes run; None where
         all run on one device."""
         return grouped(values, self._ctx, self._group2ctx)
-
-    def _inputs(self, values: list[Value]) -> list[Value]:
-        """The variables of a typed form of the graph, in the order of arguments and auxiliary
-        states."""
-        plain = (n for n in topological(self._values) if n.op is None)
-        twin = dict(zip(plain, (n for n in topological(values) if n.op is None)))
-        return [Value(twin[n]) for n in self._nodes]
 
     # ---- running ---------------------------------------------------------------------------------
 
@@ -199,8 +196,8 @@ class Executor(BoundArrays):
         return mode
 
     def _signature(self, train: bool, records: bool) -> _Mode:
-        values, placement = self._placed(self._typed(train))
-        variables = self._inputs(values)
+        values, variables = self._typed(train)
+        values, placement = self._placed(values)
         devices = [placement.of(v.node) if placement else self._ctx for v in variables]
         grads = self.grad_arrays or [None] * len(self._arguments)
         asked = [
@@ -433,7 +430,7 @@ class Executor(BoundArrays):
         programs += [g.program for f in made for g in f.gradients.values()]
         total = sum(p.arena_bytes for p in programs)
         return (
-            f"{self._symbol.debug_str()}\n{as_python(self._typed(self._train))}\nTotal"
+            f"{self._symbol.debug_str()}\n{as_python(self._typed(self._train)[0])}\nTotal"
             f" {total / 2**20:.3f} MB allocated, {sum(p.naive_bytes for p in programs) / 2**20:.3f}"
             " MB without sharing"
         )

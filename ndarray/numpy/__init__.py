@@ -5,4 +5,6 @@ from ...kernels.namespaces import derive
 from . import functions
 from .array import array, ndarray
 
-__getattr__, __dir__ = derive(__name__, lambda full, name: getattr(functions, name), "_npi_", "_np_", shown="np")
+__getattr__, __dir__ = derive(
+    __name__, lambda full, name: getattr(functions, name), "_npi_", "_np_", shown="np"
+)

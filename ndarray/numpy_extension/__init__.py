@@ -19,5 +19,8 @@ from ..numpy_mode import (  # noqa: F401
 )
 
 __getattr__, __dir__ = derive(
-    __name__, lambda full, name: operator_function(REGISTRY[full], name, operand), "_npx_", shown="npx"
+    __name__,
+    lambda full, name: operator_function(REGISTRY[full], name, operand),
+    "_npx_",
+    shown="npx",
 )
