@@ -65,7 +65,6 @@ class Placement:
         while self._spread(order):
             pass
         of.update((n, default.home) for n in order if of[n] is None)
-        self._default = default.home
         self._where: dict[Node, Context] = {n: d for n, d in of.items() if d is not None}
         self.readers: dict[Value, list[Context]] = {}
         for node in order:
@@ -97,8 +96,8 @@ class Placement:
         return 0 < list(of.values()).count(None) < before
 
     def of(self, node: Node) -> Context:
-        """The device of a node; of a variable that nothing reads the default one."""
-        return self._where.get(node, self._default)
+        """The device of a node."""
+        return self._where[node]
 
     def resolve(self, outputs: Sequence[Value]) -> list[Value]:
         """The graph with the source of every copy; without copies to where an array is already."""
@@ -160,7 +159,7 @@ def grouped(
         return values_of(with_inputs(node, near))
 
     made = rewrite(values, replace)
-    known = {Value(n): of[n] for n in order if n.op is None}
+    known = {Value(n): of.get(n, default.home) for n in order if n.op is None}
     return made, Placement(made, known, default)
 
 

@@ -112,11 +112,12 @@ class Executor(BoundArrays):
         self._storage_trained = False  # the last forward through it was a training
         self._dynamic = False
         try:
-            typed, _ = self._typed(False)
+            typed = self._typed(False)
         except DynamicShape:
             self._dynamic, self._result = True, []
             self._storage = StorageRun(self._values, self._nodes)
             return
+        typed = typed[: len(self._values)]
         values, placement = self._placed(typed)
         arrays = self.arg_arrays + self.aux_arrays
         stored = infer_storage(self._values, {n: a.stype for n, a in zip(self._nodes, arrays)})
@@ -131,12 +132,10 @@ class Executor(BoundArrays):
             for plain, v, device in zip(self._values, typed, devices)
         ]
 
-    def _typed(self, train: bool) -> tuple[list[Value], list[Value]]:
-        """A typed form of the graph, and of its variables in the order of arguments and auxiliary
-        states. What stands for a front may read them in another order, or not at all."""
+    def _typed(self, train: bool) -> list[Value]:
+        """The outputs of the typed graph, then its arguments and auxiliary states."""
         variables = [Value(n) for n in self._nodes]
-        made = typed_graph([*self._values, *variables], self._types, train)
-        return made[: len(self._values)], made[len(self._values) :]
+        return typed_graph([*self._values, *variables], self._types, train)
 
     def _placed(self, values: Sequence[Value]) -> tuple[list[Value], Placement | None]:
         """A form of the graph with the copies between devices, and where its nodes run; None where
@@ -196,8 +195,9 @@ class Executor(BoundArrays):
         return mode
 
     def _signature(self, train: bool, records: bool) -> _Mode:
-        values, variables = self._typed(train)
-        values, placement = self._placed(values)
+        values, placement = self._placed(self._typed(train))
+        n = len(self._values)
+        values, variables = values[:n], values[n:]
         devices = [placement.of(v.node) if placement else self._ctx for v in variables]
         grads = self.grad_arrays or [None] * len(self._arguments)
         asked = [
@@ -430,7 +430,7 @@ class Executor(BoundArrays):
         programs += [g.program for f in made for g in f.gradients.values()]
         total = sum(p.arena_bytes for p in programs)
         return (
-            f"{self._symbol.debug_str()}\n{as_python(self._typed(self._train)[0])}\nTotal"
+            f"{self._symbol.debug_str()}\n{as_python(self._typed(self._train)[: len(self._values)])}\nTotal"
             f" {total / 2**20:.3f} MB allocated, {sum(p.naive_bytes for p in programs) / 2**20:.3f}"
             " MB without sharing"
         )

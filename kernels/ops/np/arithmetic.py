@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...front import DEFAULT, alike, cast, dtype_of, floating, front, promoted
+from ...front import DEFAULT, alike, cast, dtype_of, floating, front
 from ...record import FLOATS, Array, Param, sample, uniform
 
 
