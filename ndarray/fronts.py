@@ -129,16 +129,9 @@ def _find(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], device
         ins = tuple([numbers[v] for v in node.inputs])
         specs = [inputs[i]._spec if i < len(xs) else _spec(steps, i) for i in ins]
         plan = make_plan(node.operation, node.attrs, specs, device)
-<<<<<<< HEAD
-        own = [
-            o if o is not None else s
-            for o, s in zip(open_scalars(node.operation, node.attrs), plan.scalars)
-        ]
-=======
         opens = open_scalars(node.operation, node.attrs)  # one plan serves calls of all numbers
         values = scalars_of(node.operation, node.attrs)
         own = [s if o is None else o for o, s in zip(opens, values)]
->>>>>>> np
         first = len(xs) + sum(s.plan.n_visible for s in steps)
         numbers |= {Value(node, i): first + i for i in range(plan.n_visible)}
         steps.append(Step(plan, ins, tuple(own), first))
