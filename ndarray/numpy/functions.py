@@ -12,6 +12,7 @@ from ...kernels.record import REGISTRY
 from ..functions import operator_function
 from .array import operand
 from .operators import PAIRS_OF, function
+from .products import dot, einsum, matmul, tensordot, trace  # noqa: F401
 
 for _name in PAIRS_OF:
     globals()[_name] = function(_name)

@@ -270,7 +270,7 @@ def _lstsq(F: Any, a: Array, b: Array, rcond: float | None) -> list[Array]:
     return [
         finish(x),
         finish(reshaped(F, rest, tuple(b.shape[1:]) or (1,))),
-        rank(F, s, rcond),
+        cast(F, rank(F, s, rcond), "int32"),
         finish(s),
     ]
 
@@ -287,7 +287,7 @@ def rank(F: Any, s: Array, tol: float) -> Array:
 def _lstsq_ref(xp: Any, a: Any, b: Any, rcond: Any) -> Any:
     a, b = floats(a), floats(b)
     x, _, n, s = np.linalg.lstsq(a, b, rcond)
-    return x, np.atleast_1d(((b - a @ x) ** 2).sum(axis=0)), np.int64(n), s
+    return x, np.atleast_1d(((b - a @ x) ** 2).sum(axis=0)), np.int32(n), s
 
 
 front(
