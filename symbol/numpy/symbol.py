@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...ndarray.numpy.operators import add_operators
+from ...ndarray.numpy.products import add_products
 from ..base import Symbol
 
 
@@ -18,6 +19,7 @@ class _Symbol(Symbol):
 
 
 add_operators(_Symbol, writes=False)
+add_products(_Symbol, in_place=False)
 
 
 def symbols(function: Callable[..., Any]) -> Callable[..., Any]:
