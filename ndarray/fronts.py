@@ -66,8 +66,6 @@ def call_front(
     stands_for = op.trait(Front)
     assert stands_for is not None
     train = {"train": state.training} if op.train_aware else {}
-    if precision.used:  # each call has its own dtypes
-        return _result(_by_rule(stands_for, inputs, attrs | train), out)
     static = tuple([attrs[p.name] for p in op.params if not p.dynamic])
     of = (op, static, state.training, device, *[a._spec for a in inputs])
     found = _known[of]
