@@ -284,6 +284,7 @@ unary(
     "x == 0",
     lambda xp, x: x == 0,
     dtypes="all",
+    truth=True,
     aliases=(),
     doc="1 where x is 0, else 0.",
 )

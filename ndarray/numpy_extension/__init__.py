@@ -31,6 +31,7 @@ from ..numpy_mode import (  # noqa: F401
     use_np_array,
     use_np_shape,
 )
+from . import random  # noqa: F401
 
 _operator, __dir__ = derive(
     __name__,
