@@ -9,9 +9,8 @@ import pytest
 import plait as mx
 from plait import np, npx
 from plait.gluon import nn
-from plait.graph.graph import as_python
+from plait.graph.graph import topological
 from plait.kernels import precision
-from plait.ndarray import CachedOp  # noqa: F401  (the module of programs is in use)
 
 HERE = Path(__file__).parent
 
@@ -45,7 +44,7 @@ class WrittenForNd(Perceptron):
         h = F.relu(F.FullyConnected(x, w1, b1, num_hidden=8))
         h = F.broadcast_mul(h, 2 - h) * 0.5 + 1
         y = F.log_softmax(F.FullyConnected(h, w2, num_hidden=3, no_bias=True))
-        return F.mean(-F.pick(y, label), axis=0)
+        return F.broadcast_sub(F.mean(y, axis=1), F.pick(y, label))
 
 
 class WrittenForNp(Perceptron):
@@ -53,7 +52,7 @@ class WrittenForNp(Perceptron):
         h = F.npx.relu(F.npx.fully_connected(x, w1, b1, num_hidden=8))
         h = h * (2 - h) * 0.5 + 1
         y = F.npx.log_softmax(F.npx.fully_connected(h, w2, num_hidden=3, no_bias=True))
-        return F.np.mean(-F.npx.pick(y, label), axis=0)
+        return F.np.mean(y, axis=1) - F.npx.pick(y, label)
 
 
 class WrittenForMx(Perceptron):
@@ -62,11 +61,11 @@ class WrittenForMx(Perceptron):
         h = npx.relu(npx.fully_connected(x, w1, b1, num_hidden=8))
         h = np.multiply(h, 2 - h) * 0.5 + 1
         y = npx.log_softmax(npx.fully_connected(h, w2, num_hidden=3, no_bias=True))
-        return np.mean(-npx.pick(y, label), axis=0)
+        return y.mean(axis=1) - npx.pick(y, label)
 
 
 def trained(cls, module):
-    """(value, gradients, graphs and operators of the programs) of a step of a hybridized block."""
+    """(value, gradients, operators and memory of the programs) of a step of a hybridized block."""
     net = cls()
     net.initialize(mx.init.Constant(0.1))
     net.hybridize()
@@ -78,9 +77,9 @@ def trained(cls, module):
     (trace,) = net._traces.values()
     (entry,) = trace.graph.entries.values()
     programs = [entry.forward(tier).program for tier in (0, 1)]
-    graph = as_python(entry.forward(0).whole("outputs")[0])
-    ops = [[op.name for op in p.ops] for p in programs]
-    return loss, [p.grad() for p in net.collect_params().values()], (graph, ops)
+    graph = [n.op.name for n in topological(entry.forward(0).whole("outputs")[0]) if n.op]
+    runs = [([op.name for op in p.ops], p.out_specs, p.arena_bytes) for p in programs]
+    return loss, [p.grad() for p in net.collect_params().values()], (graph, runs)
 
 
 def test_np_code_and_nd_code_give_one_program():
@@ -210,6 +209,47 @@ def test_internals_and_drawing():
         "_npx_relu",
     ]
     assert "_npi_add_scalar" in mx.viz.plot_network(net).source
+
+
+class Indexed(mx.gluon.HybridBlock):
+    def __init__(self, key):
+        super().__init__()
+        self.key = key
+
+    def hybrid_forward(self, F, x):
+        return self.key(x)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        lambda x: x[1, 2],
+        lambda x: x[-1],
+        lambda x: x[:, 1:],
+        lambda x: x[::-1, None, ..., 0],
+        lambda x: x[(x[:, 0] * 0 + 1).astype("int32")],
+        lambda x: x[(x[:, 0] * 0).astype("int32"), (x[:, 1] * 0 + 2).astype("int32")],
+        lambda x: x[x > 2],
+        lambda x: x.T.reshape(2, -1).sum(axis=0),
+        lambda x: x.max() + x.mean(),
+        lambda x: (x @ x.T).flatten(),
+        lambda x: np.concatenate([x, np.expand_dims(x[0], 0)]),
+        lambda x: [row.sum() for row in x],
+    ],
+    ids=range(12),
+)
+def test_traced_arrays_have_numpys_indexing_and_methods(key):
+    npx.set_np()
+    values = onp.arange(6.0, dtype="float32").reshape(2, 3)
+    net = Indexed(key)
+    found = []
+    for _ in range(2):
+        made = net(np.array(values))
+        made = made if isinstance(made, list) else [made]
+        assert {type(m) for m in made} == {np.ndarray}
+        found.append([(m.shape, m.asnumpy().tolist()) for m in made])
+        net.hybridize()
+    assert found[0] == found[1]
 
 
 # ---- files ---------------------------------------------------------------------------------------
