@@ -242,7 +242,6 @@ def _advanced_get(self, items) -> NDArray:
 
 def _are_whole(items, shape) -> bool:
     """Do items select all of axes of these sizes?"""
-    # an array compares itself with a Span element by element
     return len(items) == len(shape) and all(
         type(i) is Span and i == Span(0, n, 1) for i, n in zip(items, shape)
     )
