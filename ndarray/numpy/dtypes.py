@@ -28,7 +28,7 @@ signedinteger, unsignedinteger, inexact = onp.signedinteger, onp.unsignedinteger
 bfloat16 = "bfloat16"  # NumPy has none; every dtype= takes the name
 dtype = onp.dtype
 finfo, iinfo = onp.finfo, onp.iinfo
-issubdtype, promote_types, min_scalar_type = onp.issubdtype, onp.promote_types, onp.min_scalar_type
+issubdtype, promote_types = onp.issubdtype, onp.promote_types
 
 
 def _dtype_of(x: Any) -> Any:
@@ -45,6 +45,11 @@ def result_type(*arrays_and_dtypes: Any) -> onp.dtype:
     if not names or any(n not in DTYPES for n in names):
         return onp.result_type(*kinds)
     return onp.dtype(promoted(*names))
+
+
+def min_scalar_type(a: Any) -> onp.dtype:
+    """The smallest dtype of NumPy that holds a number; of an array, its own."""
+    return onp.min_scalar_type(a.asnumpy() if isinstance(a, NDArray) else a)
 
 
 def can_cast(from_: Any, to: Any, casting: str = "safe") -> Any:

@@ -41,7 +41,8 @@ def ours(module: str, name: str) -> Callable[..., Any] | None:
         found = getattr(space, RENAMED.get(name, name))
     except (ImportError, AttributeError):
         return None
-    usable = callable(found) and not getattr(found, "is_fallback", False)
+    official = (getattr(found, "__module__", "") or "numpy").partition(".")[0] == "numpy"
+    usable = callable(found) and not official and not getattr(found, "is_fallback", False)
     return found if usable and not inspect.isclass(found) else None
 
 
