@@ -113,6 +113,12 @@ def _find(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], device
     nodes = [n for n in topological([*xs, *outputs]) if n.op is not None]
     if any([n.operation.has(Eager) for n in nodes]):
         return found
+    if 1 < len(nodes) <= MAX_STEPS + 1 and len(outputs) == 1:
+        from ..graph.passes import fuse  # of tier 1, which is imported late
+
+        whole = fuse.one_loop(outputs[0], device)
+        if whole is not None:
+            outputs, nodes = [whole], [whole.node]
     if len(nodes) > MAX_STEPS and not count and inputs:
         from .cached import CachedGraph  # stands on invoke
 
@@ -123,10 +129,9 @@ def _find(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], device
         ins = tuple([numbers[v] for v in node.inputs])
         specs = [inputs[i]._spec if i < len(xs) else _spec(steps, i) for i in ins]
         plan = make_plan(node.operation, node.attrs, specs, device)
-        # the rule's own numbers: the plan may be one that a call with others made
+        opens = open_scalars(node.operation, node.attrs)  # one plan serves calls of all numbers
         values = scalars_of(node.operation, node.attrs)
-        opened = open_scalars(node.operation, node.attrs)
-        own = [v if o is None else o for o, v in zip(opened, values)]
+        own = [s if o is None else o for o, s in zip(opens, values)]
         first = len(xs) + sum(s.plan.n_visible for s in steps)
         numbers |= {Value(node, i): first + i for i in range(plan.n_visible)}
         steps.append(Step(plan, ins, tuple(own), first))

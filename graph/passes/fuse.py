@@ -20,7 +20,16 @@ from typing import Any, NamedTuple
 
 from ...kernels import backend as backends
 from ...kernels.backend import Fusion
-from ...kernels.fused import MAX_INPUTS, MAX_OUTPUTS, Group, Result, Step, step_scalars
+from ...kernels.fused import (
+    MAX_INPUTS,
+    MAX_OUTPUTS,
+    Group,
+    Result,
+    Step,
+    alone,
+    reordered,
+    step_scalars,
+)
 from ...kernels.loops import Form, form
 from ...kernels.record import FLOATS, lookup
 from ...kernels.shapes import many_axes
@@ -72,6 +81,34 @@ def _fused(outputs: Sequence[Value], fusion: Fusion, device):
         return None not in (of := {group_of.get(n) for n in nodes if n in present}) and len(of) == 1
 
     return made if kept else list(outputs), whole
+
+
+def one_loop(output: Value, device: Any) -> Value | None:
+    """An operator between casts as one `_fused` operator whose kernel is there already; None: the
+    graph is something else."""
+    nodes = [n for n in topological([output]) if n.op is not None]
+    fusion = backends.of(device).fusion
+    members = {} if fusion is None else {n: _member(n, None, fusion) for n in nodes}
+    space: _Space | None = None
+    for member in members.values():
+        if member is None or member.form is None:
+            return None
+        space = member.space if space is None else space.joined(member.space)
+        if space is None:
+            return None
+    if space is None:
+        return None
+    found = _Fusion(space, nodes, members, {output.node})
+    inputs = [v for v, _ in found.inputs]
+    one = alone(found.group, [v.dtype for v in inputs])
+    if one is None:
+        return None
+    attrs = {
+        "group": reordered(found.group, one.order),
+        "scalars": tuple(found.scalars),
+        "num_args": len(inputs),
+    }
+    return Value(typed_node(lookup("_fused"), attrs, [inputs[i] for i in one.order]))
 
 
 # ---- which nodes can be in a group ---------------------------------------------------------------
