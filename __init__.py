@@ -91,6 +91,12 @@ PATHS = {  # modules that are not in the folder where users import them
     "compat.contrib.text": "data.text",
     "gluon.data.sampler": "data.sampler",
     "gluon.metric": "training.metric",
+    "ndarray.np": "ndarray.numpy",
+    "ndarray.npx": "ndarray.numpy_extension",
+    "ndarray.numpy.multiarray": "ndarray.numpy.array",
+    "ndarray.numpy_extension.image": "data.image.numpy",
+    "symbol.np": "symbol.numpy",
+    "symbol.npx": "symbol.numpy_extension",
 }
 NAMES = {  # attribute of mx -> (module, name there)
     "Context": ("engine.device", "Context"),

@@ -17,7 +17,9 @@ from .traits import Front
 DEFAULT = "float32"  # of what numbers, lists and integers become where floats are computed
 
 
-def front(name: str, rule: Callable[..., Any], *, ref: Callable[..., Any], **fields: Any) -> Operator:
+def front(
+    name: str, rule: Callable[..., Any], *, ref: Callable[..., Any], **fields: Any
+) -> Operator:
     """Registers a front. The types of its outputs are those of what it stands for.
 
     rule: (F, *inputs, **attrs) -> output, or list of outputs; F has all operators, other fronts

@@ -60,7 +60,7 @@ def form(
     if found is None:
         return None
     dtype = outs[0].dtype
-    if dtype not in FLOATS and (found.expression.dtypes != "all" or dtype not in NATIVE_INTEGERS):
+    if dtype not in (*FLOATS, *NATIVE_INTEGERS) or not found.expression.serves(dtype):
         return None
     free = own.mixed if own is not None and mixed else ()
     if any(t.dtype != dtype and i not in free for i, t in enumerate(ins)):

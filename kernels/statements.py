@@ -45,7 +45,7 @@ SYNONYMS = {
 }
 POWER = re.compile(r"\bplk_pow_f\d\d \( \w+ , (\w+) \)")  # of a name, its exponent
 INTEGER_IDENTITY = {"floor", "ceil", "trunc", "rint", "round"}
-INTEGER_FUNCTIONS = {"mod", "fmod", "div", "floordiv", "pow", "abs"}
+INTEGER_FUNCTIONS = {"mod", "fmod", "div", "floordiv", "pow", "abs", "gcd", "shl", "shr"}
 CONSTANTS = {"INFINITY", "NAN", "M_PI"}
 
 

@@ -67,14 +67,14 @@ def call_front(
     assert stands_for is not None
     train = {"train": state.training} if op.train_aware else {}
     if precision.used:  # each call has its own dtypes
-        return _result(_by_rule(stands_for, inputs, attrs | train), out)
+        return _result(_by_rule(stands_for, inputs, attrs | train, device), out)
     static = tuple([attrs[p.name] for p in op.params if not p.dynamic])
     of = (op, static, state.training, device, *[a._spec for a in inputs])
     found = _known[of]
     if found is None:
         found = _known[of] = _find(op, inputs, attrs | train, device)
     if found is stands_for:
-        return _result(_by_rule(stands_for, inputs, attrs | train), out)
+        return _result(_by_rule(stands_for, inputs, attrs | train, device), out)
     scalars = scalars_of(op, attrs)
     if found.__class__ is not Steps:
         return _result(found(inputs), out)
@@ -100,14 +100,14 @@ def _find(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], device
     """Steps, a CachedGraph, or the trait itself where only its rule on arrays serves: shapes that
     depend on values, a choice that depends on a number."""
     found = op.trait(Front)
-    count, opened = 0, dict(attrs)
+    count, attrs = 0, dict(attrs)
     for p in op.params:
         if p.dynamic:
-            opened[p.name] = given(count)
+            attrs[p.name] = given(count)
             count += 1
     xs = [variable(f"x{i}", a._spec.type) for i, a in enumerate(inputs)]
     try:
-        outputs = outputs_of(op, xs, opened)
+        outputs = outputs_of(op, xs, attrs)
     except (UnknownScalar, DynamicShape):
         return found
     nodes = [n for n in topological([*xs, *outputs]) if n.op is not None]
@@ -129,7 +129,9 @@ def _find(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], device
         ins = tuple([numbers[v] for v in node.inputs])
         specs = [inputs[i]._spec if i < len(xs) else _spec(steps, i) for i in ins]
         plan = make_plan(node.operation, node.attrs, specs, device)
-        own = [o if o is not None else s for o, s in zip(open_scalars(node.operation, node.attrs), plan.scalars)]
+        opens = open_scalars(node.operation, node.attrs)  # one plan serves calls of all numbers
+        values = scalars_of(node.operation, node.attrs)
+        own = [s if o is None else o for o, s in zip(opens, values)]
         first = len(xs) + sum(s.plan.n_visible for s in steps)
         numbers |= {Value(node, i): first + i for i in range(plan.n_visible)}
         steps.append(Step(plan, ins, tuple(own), first))
@@ -142,10 +144,13 @@ def _spec(steps: Sequence[Step], number: int) -> Any:
     return step.plan.out_specs[number - step.first]
 
 
-def _by_rule(stands_for: Front, inputs: Sequence[NDArray], attrs: dict[str, Any]) -> list[NDArray]:
+def _by_rule(
+    stands_for: Front, inputs: Sequence[NDArray], attrs: dict[str, Any], device: Context
+) -> list[NDArray]:
     from . import functions  # stands on invoke
 
-    made = stands_for.rule(functions, *inputs, **attrs)
+    with device:  # for what the rule makes of nothing
+        made = stands_for.rule(functions, *inputs, **attrs)
     return list(made) if isinstance(made, (list, tuple)) else [made]
 
 

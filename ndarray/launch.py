@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..engine import is_naive, lib, location, wait
+from ..engine import is_naive, location, wait
 from ..engine._array import invoke as call
 from ..engine._array import shared
 from ..engine.error import DeviceError, OperatorError

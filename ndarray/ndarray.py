@@ -136,6 +136,13 @@ def seen_as(cls: type, x: NDArray) -> Any:
     return made
 
 
+def like(x: NDArray, made: NDArray) -> NDArray:
+    """A dense array that nobody else has, made one of the class of x."""
+    if x._spec.stype == "default":
+        made.__class__ = x.__class__
+    return made
+
+
 def empty_like_spec(s: Spec) -> NDArray:
     """Uninitialised memory of a spec. Raises MemoryError."""
     s.device.check()

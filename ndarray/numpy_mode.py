@@ -58,6 +58,19 @@ class _Scope:
         setattr(_mode, self.switch, self._outer.pop())
 
 
+def switches() -> tuple[bool, bool]:
+    """(shape, array): what another thread or process gives to `set_np` to work as this one."""
+    return _mode.shape, _mode.array
+
+
+def in_mode(x: Any) -> Any:
+    """An array or Symbol that plait made without one of the user's: of mx.np where the array switch
+    is on. Sparse arrays, which mx.np has not, stay."""
+    if not _mode.array or getattr(x, "stype", "default") != "default":
+        return x
+    return x.as_np_ndarray()
+
+
 class np_shape(_Scope):  # noqa: N801 - MXNet's name
     """`with np_shape(True):` the NumPy shape switch of this thread."""
 

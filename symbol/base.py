@@ -451,7 +451,7 @@ class Symbol(Methods):
 
     def as_np_ndarray(self) -> Symbol:
         """The same outputs under NumPy's rules."""
-        from .numpy import _Symbol  # stands on this class
+        from .numpy.symbol import _Symbol  # stands on this class
 
         return _Symbol(self._outputs)
 

@@ -115,8 +115,10 @@ def gradients(outputs: Sequence[Value], wrt: Sequence[str]) -> list[Value]:
             f"gradient: every variable must have a shape, {', '.join(unknown)} has none\n"
             "  fix: sym.var(name, shape=...)"
         )
-    values = typed_graph(outputs, types, True)
-    by_name = {n.name: Value(n) for n in topological(values) if n.op is None}
+    nodes = [n for n in topological(outputs) if n.op is None]
+    values = typed_graph([*outputs, *map(Value, nodes)], types, True)
+    values, variables = values[: len(outputs)], values[len(outputs) :]
+    by_name = {v.node.name: v for v in variables}
     if missing := [n for n in wrt if n not in by_name]:
         raise InvalidValue(
             f"gradient: {missing[0]!r} is no variable, the variables are {', '.join(by_name)}"

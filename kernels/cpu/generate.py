@@ -53,7 +53,7 @@ def pointwise_loop(name: str, e: Expression, dtype: str) -> Loop:
 
 
 def dtypes_of(e: Expression) -> list[str]:
-    return list(NATIVE_TYPES) if e.dtypes == "all" else list(SUFFIXES)
+    return [d for d in NATIVE_TYPES if e.serves(d)]
 
 
 def expressions() -> dict[str, Expression]:

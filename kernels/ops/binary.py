@@ -95,7 +95,9 @@ def _power(xp, a, b):
     if _is_float(a) and _is_float(b):
         # to the power of 0.5 NumPy takes a square root, of -inf NaN
         return xp.where(xp.isinf(a) & xp.equal(b, 0.5), xp.abs(a), xp.power(a, b))
-    return xp.trunc(xp.power(a.astype(xp.float64), b.astype(xp.float64))).astype(xp.int64)
+    a, b = xp.asarray(a).astype(xp.int64), xp.asarray(b).astype(xp.int64)
+    inverse = xp.where(a == 1, 1, xp.where(a == -1, 1 - 2 * (b % 2), 0))
+    return xp.where(b < 0, inverse, xp.power(a, xp.maximum(b, 0)))
 
 
 def _hypot(xp, a, b):
@@ -209,7 +211,6 @@ ARITHMETIC = (
         "pow(a, b)",
         _power,
         lambda F, dy, a, b, y: (dy * b * F._power(a, b - 1), dy * y * F.log(a)),
-        dtypes="float",
         domain=(0.3, 3),
         doc="lhs to the power of rhs; of integers towards 0.",
     ),
@@ -421,7 +422,6 @@ SCALAR = (
         _power,
         lambda F, dy, x, y, scalar: dy * F._scaled_power(x, factor=scalar, scalar=scalar - 1),
         "data to the power of scalar.",
-        dtypes="float",
         domain=(0.3, 3),
     ),
     Scalar(
@@ -430,7 +430,6 @@ SCALAR = (
         _power,
         lambda F, dy, x, y, scalar: dy * y * log(scalar),
         "scalar to the power of data.",
-        dtypes="float",
         swapped=True,
     ),
     Scalar(

@@ -78,7 +78,6 @@ TAKE = (Param("axis", "int", 0), Param("mode", MODES, "clip"))
 INDICES = values([[0, 2, -1], [1, 0, 7]])
 operator(
     "take",
-    aliases=("_npi_take",),
     inputs=("a", "indices"),
     params=TAKE,
     infer=_take_infer,

@@ -28,7 +28,7 @@ def _inverse_grad(F, dys, xs, ys):
 
 operator(
     "_linalg_inverse",
-    aliases=("linalg_inverse", "_npi_inv"),
+    aliases=("linalg_inverse",),
     inputs=("A",),
     infer=same_matrix("linalg_inverse"),
     ref=_inverse_ref,
@@ -75,7 +75,7 @@ def _det_grad(F, dys, xs, ys):
 operator(
     "_linalg_det",
     output_names=("output0",),
-    aliases=("linalg_det", "_npi_det"),
+    aliases=("linalg_det",),
     inputs=("A",),
     infer=_scalars("linalg_det", 1),
     ref=lambda xp, a: xp.linalg.det(a).reshape(a.shape[:-2] or (1,)),
@@ -95,7 +95,7 @@ def _slogdet_grad(F, dys, xs, ys):
 
 operator(
     "_linalg_slogdet",
-    aliases=("linalg_slogdet", "_npi_slogdet"),
+    aliases=("linalg_slogdet",),
     inputs=("A",),
     n_outputs=2,
     output_names=("output0", "output1"),

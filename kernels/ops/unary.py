@@ -296,7 +296,6 @@ unary(
     "erf(x)",
     special.erf,
     lambda F, dy, x, y: dy * F.exp(-(x * x)) * (2 / special.SQRT_PI),
-    aliases=("_npx_erf",),
     doc="Error function. Source: DLMF 7.2.1.",
 )
 unary(
@@ -304,7 +303,6 @@ unary(
     "erfinv(x)",
     special.erfinv,
     lambda F, dy, x, y: dy * F.exp(y * y) * (special.SQRT_PI / 2),
-    aliases=("_npx_erfinv",),
     domain=(-0.9, 0.9),
     doc="Inverse of erf; +-inf at +-1, NaN beyond.",
 )
@@ -314,7 +312,7 @@ unary(
     special.gamma,
     lambda F, dy, x, y: dy * y * F._polygamma(x, n=0),
     domain=(0.5, 4),
-    aliases=("_npx_gamma", "_sparse_gamma"),
+    aliases=("_sparse_gamma",),
     doc="Gamma function. Source: DLMF 5.2.1.",
 )
 unary(
@@ -323,7 +321,7 @@ unary(
     special.gammaln,
     lambda F, dy, x, y: dy * F._polygamma(x, n=0),
     domain=(0.5, 4),
-    aliases=("_npx_gammaln", "_sparse_gammaln"),
+    aliases=("_sparse_gammaln",),
     doc="Logarithm of |gamma(x)|.",
 )
 
@@ -402,7 +400,6 @@ pointwise(
     ": 0.5 * (scalar * scalar) * x * x",
     ref=_smooth_l1,
     params={"scalar": 1.0},
-    aliases=("_npx_smooth_l1",),
     grad=lambda F, dy, x, y, scalar: dy * F.clip(x * (scalar * scalar), a_min=-1.0, a_max=1.0),
     doc=(
         "0.5 (s x)^2 where |x| < 1 / s^2, else |x| - 0.5 / s^2, s = scalar. Source: Girshick 2015,"

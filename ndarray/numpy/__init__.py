@@ -2,7 +2,10 @@
 functions are in kernels/ops/np."""
 
 from ...kernels.namespaces import derive
-from . import functions
+from . import functions, random
 from .array import array, ndarray
+from .dlpack import from_dlpack
 
-__getattr__, __dir__ = derive(__name__, lambda full, name: getattr(functions, name), "_npi_", "_np_", shown="np")
+__getattr__, __dir__ = derive(
+    __name__, lambda full, name: getattr(functions, name), "_npi_", "_np_", shown="np"
+)

@@ -82,7 +82,11 @@ def operand(value: Any) -> Any:
         return value
     if getattr(value, "ndim", None) == 0:  # of NumPy
         return value.item()
-    return array(value) if hasattr(value, "__array__") or isinstance(value, (list, tuple)) else NotImplemented
+    return (
+        array(value)
+        if hasattr(value, "__array__") or isinstance(value, (list, tuple))
+        else NotImplemented
+    )
 
 
 def _in_place(forward: Binary) -> Binary:
@@ -139,7 +143,9 @@ def function(name: str) -> Callable[..., Any]:
     def call(x1: Any, x2: Any, out: Any = None, where: Any = True, **kwargs: Any) -> Any:
         first, second = operand(x1), operand(x2)
         if first is NotImplemented or second is NotImplemented:
-            raise InvalidType(f"np.{name}: operands must be arrays or numbers, got {x1!r} and {x2!r}")
+            raise InvalidType(
+                f"np.{name}: operands must be arrays or numbers, got {x1!r} and {x2!r}"
+            )
         if first.__class__ in NUMBERS and second.__class__ in NUMBERS:
             first = array(first)
         made = backward(second, first) if first.__class__ in NUMBERS else forward(first, second)

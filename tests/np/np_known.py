@@ -2,3 +2,5 @@
 
 RANDOM = {"npx.dropout"}
 DIFFERENT: dict[str, str] = {}
+# fronts whose gradient has no gradient: why
+NO_SECOND_ORDER: dict[str, str] = {}

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import np_known as known
 import numpy as onp
-import pytest
-
 import plait as mx
+import pytest
 
 CASES = json.loads((Path(__file__).parent / "cases.json").read_text())["cases"]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...front import DEFAULT, alike, cast, dtype_of, floating, front, promoted
+from ...front import DEFAULT, alike, cast, dtype_of, floating, front
 from ...record import FLOATS, Array, Param, sample, uniform
 
 
@@ -98,7 +98,10 @@ def _register(name: str, pair: Pair) -> None:
         rule,
         inputs=("x1", "x2"),
         ref=lambda xp, x1, x2: pair.ref(x1, x2),
-        samples=(sample(draw, draw), sample(uniform((2, 1, 3), *pair.domain), uniform((3,), *pair.domain))),
+        samples=(
+            sample(draw, draw),
+            sample(uniform((2, 1, 3), *pair.domain), uniform((3,), *pair.domain)),
+        ),
         doc=f"{name} of two arrays, which broadcast.",
     )
     front(

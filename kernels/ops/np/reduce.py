@@ -1,5 +1,4 @@
-"""Reductions as NumPy has them: over all axes to shape (), of bools and small integers as they are.
-"""
+"""Reductions as NumPy has them: over all axes to shape (), of bools and small integers as they are."""
 
 from __future__ import annotations
 
@@ -40,7 +39,11 @@ def _accumulates(name: str, of: str, ref: Callable, merge: str) -> None:
         inputs=("a",),
         params=(AXIS, DTYPE, KEEPDIMS, INITIAL),
         ref=numpy,
-        samples=(sample((2, 3)), sample((2, 3, 4), axis=(0, 2), keepdims=True), sample((2, 3), axis=1, initial=2.0)),
+        samples=(
+            sample((2, 3)),
+            sample((2, 3, 4), axis=(0, 2), keepdims=True),
+            sample((2, 3), axis=1, initial=2.0),
+        ),
         doc=f"The {of} over axes (None: all). Of bools an int64; else of the dtype of a, or dtype.",
     )
 
