@@ -109,7 +109,11 @@ def main(make: Callable[[Any], Any], np: Any, rows: dict, sync: Callable[[], Any
         for name, row in rows.items():
             if names and name not in names:
                 continue
-            times = measure([lambda row=row, a=a: row(np, a)], seconds, sync)
+            try:
+                times = measure([lambda row=row, a=a: row(np, a)], seconds, sync)
+            except (AttributeError, TypeError) as error:
+                print(f"{name}: {error}", file=sys.stderr)
+                continue
             found.setdefault(name, {})[size] = times[0]
     return found
 
