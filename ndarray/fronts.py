@@ -68,7 +68,8 @@ def call_front(
     train = {"train": state.training} if op.train_aware else {}
     if precision.used:  # each call has its own dtypes
         return _result(_by_rule(stands_for, inputs, attrs | train, device), out)
-    static = tuple([attrs[p.name] for p in op.params if not p.dynamic])
+    # of a number only whether there is one
+    static = tuple([attrs[p.name] is None if p.dynamic else attrs[p.name] for p in op.params])
     of = (op, static, state.training, device, *[a._spec for a in inputs])
     found = _known[of]
     if found is None:
@@ -103,7 +104,8 @@ def _find(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], device
     count, attrs = 0, dict(attrs)
     for p in op.params:
         if p.dynamic:
-            attrs[p.name] = given(count)
+            if attrs[p.name] is not None:
+                attrs[p.name] = given(count)
             count += 1
     xs = [variable(f"x{i}", a._spec.type) for i, a in enumerate(inputs)]
     try:

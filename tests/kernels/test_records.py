@@ -225,7 +225,8 @@ def test_broadcasting(name, op):
         ((5, 0), (1, 1)),
     ):
         inputs = [
-            nd_of(rng.uniform(0.3, 2, shapes[i % 2]), samples.usual_dtype(op)) for i in range(len(op.inputs))
+            nd_of(rng.uniform(0.3, 2, shapes[i % 2]), samples.usual_dtype(op))
+            for i in range(len(op.inputs))
         ]
         attrs = complete(op, op.samples[0].attrs)
         (got,) = execute(op, attrs, inputs)
@@ -457,8 +458,14 @@ def test_shapes_and_dtypes_that_do_not_fit(name, op):
     attrs = op.samples[0].attrs
     good = nd_of(np.ones((2, 3)), samples.usual_dtype(op))
     with pytest.raises(ShapeError, match=r"shapes must be equal or broadcast.*\(2, 3\)"):
-        invoke(op, [good] * (len(op.inputs) - 1) + [nd_of(np.ones((4, 5)), samples.usual_dtype(op))], attrs)
-    with pytest.raises(DTypeError, match=r"dtypes must be equal, got .* (float|int)32 and .* int64"):
+        invoke(
+            op,
+            [good] * (len(op.inputs) - 1) + [nd_of(np.ones((4, 5)), samples.usual_dtype(op))],
+            attrs,
+        )
+    with pytest.raises(
+        DTypeError, match=r"dtypes must be equal, got .* (float|int)32 and .* int64"
+    ):
         invoke(op, [good] * (len(op.inputs) - 1) + [nd_of(np.ones((2, 3)), "int64")], attrs)
 
 
