@@ -111,7 +111,7 @@ def main(make: Callable[[Any], Any], np: Any, rows: dict, sync: Callable[[], Any
                 continue
             try:
                 times = measure([lambda row=row, a=a: row(np, a)], seconds, sync)
-            except (AttributeError, TypeError) as error:
+            except Exception as error:
                 print(f"{name}: {error}", file=sys.stderr)
                 continue
             found.setdefault(name, {})[size] = times[0]
