@@ -79,7 +79,8 @@ def call_front(
     scalars = scalars_of(op, attrs)
     if found.__class__ is not Steps:
         return _result(found(inputs), out)
-    kept = found.steps[0].plan if _is_whole(found, len(inputs), scalars) else found
+    whole = _is_whole(found, len(inputs), scalars) and not found.steps[0].plan.views
+    kept = found.steps[0].plan if whole else found
     if plans is not None and all([step.plan.pending is None for step in found.steps]):
         plans[key] = kept
     return found.call(inputs, scalars, out) if kept is found else run(kept, inputs, scalars, out)

@@ -90,14 +90,14 @@ PAIRS = {
     "_fmax": Pair(
         "a >= b || b != b ? a : b",
         lambda xp, a, b: xp.fmax(a, b),
-        "The larger of lhs and rhs, of a number and NaN the number. Where equal, lhs takes the gradient.",
+        "The larger of lhs and rhs, of a number and NaN the number. Ties: lhs has the gradient.",
         lambda F, dy, a, b, y: (dy * _first_is_larger(a, b), dy * (1 - _first_is_larger(a, b))),
         dtypes="all",
     ),
     "_fmin": Pair(
         "a <= b || b != b ? a : b",
         lambda xp, a, b: xp.fmin(a, b),
-        "The smaller of lhs and rhs, of a number and NaN the number. Where equal, lhs takes the gradient.",
+        "The smaller of lhs and rhs, of a number and NaN the number. Ties: lhs has the gradient.",
         lambda F, dy, a, b, y: (dy * _first_is_smaller(a, b), dy * (1 - _first_is_smaller(a, b))),
         dtypes="all",
     ),

@@ -282,6 +282,11 @@ class Direction:
         pairs = zip(self.outputs(arrays), self.w)
         return [(o, nd_of(w, "float64")) for o, w in pairs if w is not None]
 
+    def recorded(self, arrays):
+        """The outputs that depend on inputs, and their weights: a front may give constants."""
+        pairs = [(o, w) for o, w in self.weighed(arrays) if o._tape is not None]
+        return [o for o, _ in pairs], [w for _, w in pairs]
+
     def value(self, t):
         with autograd.train_mode():
             return sum(float((wide(o) * wide(w)).sum()) for o, w in self.weighed(self.inputs(t)))
@@ -290,8 +295,9 @@ class Direction:
         """d value / dt by the backward program."""
         arrays = self.inputs()
         with autograd.record():
-            heads, weights = zip(*self.weighed(arrays))
-        autograd.backward(list(heads), list(weights))
+            heads, weights = self.recorded(arrays)
+        if heads:
+            autograd.backward(heads, weights)
         return self.along([arrays[i].grad for i in self.moved])
 
     def along(self, grads):
@@ -301,10 +307,9 @@ class Direction:
 
     def slope(self, arrays):
         """d value / dt as an array that can be differentiated again."""
-        heads, weights = zip(*self.weighed(arrays))
-        grads = autograd.interpret(
-            list(heads), list(weights), [arrays[i]._tape for i in self.moved], create_graph=True
-        )
+        heads, weights = self.recorded(arrays)
+        variables = [arrays[i]._tape for i in self.moved]
+        grads = autograd.interpret(heads, weights, variables, create_graph=True)
         parts = [
             (g * nd_of(self.u[i], "float64")).reshape((-1,)).sum()
             for g, i in zip(grads, self.moved)

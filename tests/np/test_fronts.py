@@ -1,5 +1,5 @@
 """Derived from every front of mx.np and sample: results and dtypes against the NumPy reference,
-graphs, files, gradients of both orders against central differences. A front joins by its samples."""
+graphs, files, gradients of both orders against central differences. Samples make a front join."""
 
 import importlib
 import warnings

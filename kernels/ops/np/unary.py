@@ -266,7 +266,7 @@ front(
 def _around(F: Any, x: Array, decimals: int) -> Array:
     dtype = dtype_of(x)
     if dtype == "bool":
-        return cast(F, x, DEFAULT)
+        x, dtype = cast(F, x, DEFAULT), DEFAULT
     if dtype not in FLOATS:
         if decimals >= 0:
             return F._copy(x)
