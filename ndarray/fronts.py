@@ -75,8 +75,6 @@ def call_front(
     stands_for = op.trait(Front)
     assert stands_for is not None
     train = {"train": state.training} if op.train_aware else {}
-    if precision.used:  # each call has its own dtypes
-        return _result(_by_rule(stands_for, inputs, attrs | train, device), out)
     # of a number only whether there is one
     static = tuple([attrs[p.name] is None if p.dynamic else attrs[p.name] for p in op.params])
     of = (op, static, state.training, device, *[a._spec for a in inputs])

@@ -11,6 +11,7 @@ from ...kernels.ops import np as _records  # noqa: F401  (fills the registry)
 from ...kernels.record import REGISTRY
 from ..functions import operator_function
 from .array import operand
+from .products import dot, einsum, matmul, tensordot, trace  # noqa: F401
 from .ufuncs import *  # noqa: F403
 
 
