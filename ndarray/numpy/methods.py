@@ -3,8 +3,8 @@ under their names."""
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as onp
@@ -32,7 +32,6 @@ SIGNATURES = {  # of methods that are functions of mx.np of the same name
     "broadcast_to": "shape",
     "choose": "choices, out=None, mode='raise'",
     "clip": "min=None, max=None, out=None",
-    "compress": "condition, axis=None, out=None",
     "cumprod": "axis=None, dtype=None, out=None",
     "cumsum": "axis=None, dtype=None, out=None",
     "diagonal": "offset=0, axis1=0, axis2=1",
@@ -61,9 +60,9 @@ SIGNATURES = {  # of methods that are functions of mx.np of the same name
     "zeros_like": "dtype=None",
 }
 ELEMENTWISE = (
-    "abs arccos arccosh arcsin arcsinh arctan arctanh cbrt ceil cos cosh degrees exp expm1 fix floor"
-    " log log10 log1p log2 nanprod nansum radians reciprocal rint sign sin sinh sqrt square tan tanh"
-    " trunc"
+    "abs arccos arccosh arcsin arcsinh arctan arctanh cbrt ceil cos cosh degrees exp expm1 fix"
+    " floor log log10 log1p log2 nanprod nansum radians reciprocal rint sign sin sinh sqrt square"
+    " tan tanh trunc"
 )
 RENAMED = {"clip": {"min": "a_min", "max": "a_max"}}  # keyword of the method -> of the function
 TEMPLATE = """def {name}(self, {signature}):
@@ -76,10 +75,7 @@ def _calls_function(name: str, signature: str) -> None:
     names = [part.split("=")[0].strip() for part in signature.split(",") if part.strip()]
     renamed = RENAMED.get(name, {})
     given = [n if n.startswith("*") else f"{renamed.get(n, n)}={n}" for n in names]
-    if name == "compress":  # np.compress(condition, a)
-        source = f"def compress(self, {signature}):\n    return _np.compress(condition, self, axis, out)\n"
-    else:
-        source = TEMPLATE.format(name=name, signature=signature, given=", ".join(given))
+    source = TEMPLATE.format(name=name, signature=signature, given=", ".join(given))
     scope = {"_np": sys.modules[__package__], "__name__": __name__}
     exec(compile(source, f"<plait method {name}>", "exec"), scope)
     function = scope[name]
@@ -148,6 +144,24 @@ def _repr_html_(self: ndarray) -> str:
     import html
 
     return f"<pre>{html.escape(repr(self))}</pre>"
+
+
+@method
+def __round__(self: ndarray, n: int = 0) -> ndarray:
+    """round(x, n): each element."""
+    return self.round(n)
+
+
+@method
+def __floor__(self: ndarray) -> int:
+    """math.floor(x) of an array of one element."""
+    return math.floor(float(self))
+
+
+@method
+def __ceil__(self: ndarray) -> int:
+    """math.ceil(x) of an array of one element."""
+    return math.ceil(float(self))
 
 
 @method
@@ -282,6 +296,12 @@ def transpose(self: ndarray, *axes: Any) -> ndarray:
     """Axes in another order: x.transpose(), x.transpose(1, 0), x.transpose((1, 0))."""
     order = axes[0] if len(axes) == 1 and not hasattr(axes[0], "__index__") else axes or None
     return sys.modules[__package__].transpose(self, axes=order)
+
+
+@method
+def compress(self: ndarray, condition: Any, axis: int | None = None, out: Any = None) -> ndarray:
+    """See np.compress."""
+    return sys.modules[__package__].compress(condition, self, axis, out)
 
 
 # ---- in place ------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""Official NumPy's functions on arrays of mx.np: plait's where it has them, else NumPy on copies."""
+"""Official NumPy's functions on arrays of mx.np: plait's where it has them, else NumPy's
+on copies."""
 
 from __future__ import annotations
 
@@ -80,16 +81,16 @@ def _written(made: Any, out: Any) -> Any:
 
 
 @method
-def __array_ufunc__(self: ndarray, ufunc: Any, way: str, *inputs: Any, **kwargs: Any) -> Any:
+def __array_ufunc__(self: ndarray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """np.add(x, y), np.add.reduce(x) ... of official NumPy."""
     out = kwargs.pop("out", None)
     if kwargs.get("where") is True:
         kwargs.pop("where")
-    if way == "at":
+    if method == "at":
         return _at(ufunc, *inputs)
-    made = _WAYS[way](ufunc, inputs, kwargs) if way in _WAYS else NotImplemented
+    made = _WAYS[method](ufunc, inputs, kwargs) if method in _WAYS else NotImplemented
     if made is NotImplemented:
-        made = run(f"{ufunc.__name__}.{way}", getattr(ufunc, way), inputs, kwargs)
+        made = run(f"{ufunc.__name__}.{method}", getattr(ufunc, method), inputs, kwargs)
     return _written(made, out)
 
 

@@ -18,8 +18,8 @@ from .shapes import call, concatenate
 def take(
     a: Any, indices: Any, axis: int | None = None, mode: str = "raise", out: Any = None
 ) -> Any:
-    """Elements of a (flat without axis), or slices along an axis. Indices outside raise, wrap around
-    or are clipped to the nearest."""
+    """Elements of a (flat without axis), or slices along an axis. Indices outside raise, wrap
+    around or are clipped to the nearest."""
     return call("_npi_take", a, indices_of(indices), out=out, axis=axis, mode=mode)
 
 

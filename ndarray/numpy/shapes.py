@@ -90,8 +90,8 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Any:
 
 
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list:
-    """Parts along an axis that begin at indices, or so many, the first longer by 1 where they cannot
-    be equal."""
+    """Parts along an axis that begin at indices, or so many, the first longer by 1 where they
+    cannot be equal."""
     ary = operand(ary)
     if hasattr(indices_or_sections, "__index__") and getattr(indices_or_sections, "ndim", 0) == 0:
         sections = int(indices_or_sections)
@@ -111,8 +111,8 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list:
 
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list:
-    """Equal parts along an axis, or parts that begin at indices. Raises ValueError where they cannot
-    be equal."""
+    """Equal parts along an axis, or parts that begin at indices. Raises ValueError where they
+    cannot be equal."""
     ary = operand(ary)
     sections = indices_or_sections
     if hasattr(sections, "__index__") and not is_symbol(ary) and getattr(sections, "ndim", 0) == 0:

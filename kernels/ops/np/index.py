@@ -71,7 +71,7 @@ def _with_number(name: str, array: str, first: bool) -> None:
             sample(CONDITION, (2, 3), scalar=2.5, is_int=False),
             sample(CONDITION, (3,), scalar=2.0),
         ),
-        doc=f"A number {'where condition is not 0, else x' if first else 'where condition is 0, else y'}.",
+        doc=f"A number where condition is {'not ' if first else ''}0, else {array}.",
     )
 
 
@@ -120,8 +120,8 @@ front(
         sample((3, 4), values([0, 7, -1]), axis=0, mode="clip"),
         sample((2, 3, 4), values([0, 7, -1]), axis=-1, mode="wrap"),
     ),
-    doc="Elements of a (flat without axis), or slices along an axis, at indices. Negative ones count"
-    " from the end; others outside raise, wrap around or are clipped to the nearest.",
+    doc="Elements of a (flat without axis), or slices along an axis, at indices. Negative ones"
+    " count from the end; others outside raise, wrap around or are clipped to the nearest.",
 )
 
 
@@ -185,12 +185,12 @@ def _nonzero_now(call: Any, inputs: Any, out: Any) -> Any:
 operator(
     "_npx_nonzero",
     aliases=("_npi_nonzero",),
-    inputs=("x",),
+    inputs=("a",),
     infer=_nonzero_infer,
-    ref=lambda xp, x: np.argwhere(x),
+    ref=lambda xp, a: np.argwhere(a),
     traits=(Eager(_nonzero_now),),
     samples=(sample(values([[0, 1, 0], [2, 0, 3]])), sample(values([0.0, 0.0]))),
-    doc="Where x is not 0: one row of indices for each such element, int64.",
+    doc="Where a is not 0: one row of indices for each such element, int64.",
 )
 
 # ---- diagonals and triangles ---------------------------------------------------------------------
@@ -315,6 +315,6 @@ front(
         sample(values([-1, 1, 7]), (3,), (3,), num_args=3, mode="wrap"),
         sample(values([-1, 1, 7]), (3,), (3,), num_args=3, mode="clip"),
     ),
-    doc="Of the arrays after the first, which all broadcast, the elements of the one whose number the"
-    " first says.",
+    doc="Of the arrays after the first, which all broadcast, the elements of the one whose"
+    " number the first says.",
 )

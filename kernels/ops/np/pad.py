@@ -18,8 +18,8 @@ MODES = ("constant", *COPIES, *SUMMARIES, "empty")
 
 
 def pairs(n: int, pad_width: Sequence) -> list[tuple[int, int]]:
-    """(before, after) of each of n axes, from one number, one pair, one for each axis, or 2 n numbers
-    in a row."""
+    """(before, after) of each of n axes, from one number, one pair, one for each axis, or 2 n
+    numbers in a row."""
     given = np.asarray(pad_width)
     if not n:
         return []

@@ -1,4 +1,4 @@
-"""Shapes and the order of axes and elements, as NumPy has them: () stays (), -1 is the only code."""
+"""Shapes, and the order of axes and elements, as in NumPy: () stays (), -1 is the only code."""
 
 from __future__ import annotations
 
