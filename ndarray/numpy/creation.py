@@ -188,7 +188,7 @@ def linspace(
     step = (stop - start) / max(steps, 1)
     at = arange(num, dtype=step._spec.dtype, ctx=step.context)
     at = at.reshape((num,) + (1,) * step.ndim)
-    made = (start + at * step).astype(name if dtype is not None else step._spec.dtype)
+    made: Any = (start + at * step).astype(name if dtype is not None else step._spec.dtype)
     made = invoke(lookup("_np_moveaxis"), (made,), {"source": 0, "destination": axis})
     return (made, step) if retstep else made
 
@@ -318,7 +318,7 @@ def asarray(
 
 def ascontiguousarray(a: Any, dtype: DType | None = None) -> ndarray:
     """As asarray, of one axis at least: every array is contiguous."""
-    found = asarray(a, dtype)
+    found: Any = asarray(a, dtype)
     return found if found.ndim else found.reshape(1)
 
 
@@ -362,7 +362,8 @@ def load(file: Any, *args: Any, **kwargs: Any) -> Any:
 
 def savez(file: Any, *args: Any, **kwds: Any) -> None:
     """Writes arrays as a .npz file of NumPy."""
-    onp.savez(file, *map(onp.asarray, args), **{k: onp.asarray(v) for k, v in kwds.items()})
+    named: Any = {k: onp.asarray(v) for k, v in kwds.items()}
+    onp.savez(file, *map(onp.asarray, args), **named)
 
 
 class _Grid:

@@ -24,6 +24,7 @@ REDUCTIONS = {
     "logical_and": "all",
     "logical_or": "any",
 }
+_NO_VALUE = getattr(onp, "_NoValue", None)  # what NumPy gives for an absent initial value
 ACCUMULATIONS = {"add": "cumsum", "multiply": "cumprod"}
 RENAMED = {
     "conjugate": "positive",
@@ -108,6 +109,7 @@ def _operand(x: Any) -> Any:
 def _reduce(ufunc: Any, inputs: Any, kwargs: dict[str, Any]) -> Any:
     found = ours("numpy", REDUCTIONS.get(ufunc.__name__, "-"))
     given = {"axis": inputs[1] if len(inputs) > 1 else 0} | kwargs
+    given = {k: v for k, v in given.items() if v is not _NO_VALUE}
     if found is None or not _fits(found, inputs[:1], given) or len(inputs) > 2:
         return NotImplemented
     return found(inputs[0], **given)
