@@ -7,6 +7,7 @@ DIFFERENT: dict[str, str] = {
     "ndarray.broadcast_like": "the call lacks an argument: MXNet raised too",
     "np.histogram2d": "NumPy 2 keeps float32",
     "np.histogramdd": "NumPy 2 keeps float32",
+    "np.vander": "of the dtype of x: MXNet called NumPy, which made a float64 of a float32",
 }
 # fronts whose gradient has no gradient: why
 NO_SECOND_ORDER: dict[str, str] = {}
