@@ -62,7 +62,6 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
         raise InvalidValue("np.where: needs both x and y, or none of them")
     if x is None:
         return nonzero(condition)
-    condition = operand(condition)
     if _is_number(x) and _is_number(y):
         x = array(x)
     if _is_number(x):

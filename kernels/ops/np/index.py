@@ -12,6 +12,7 @@ from ...front import alike, cast, dtype_of, front, reshaped
 from ...record import Array, Param, Type, operator, sample, values
 from ...shapes import broadcast_shapes, one_axis
 from ...traits import Eager
+from ..index import places_now
 from .arithmetic import NUMBER, lifted
 from .shape import broadcast, move_axes, mover
 
@@ -169,16 +170,14 @@ def _nonzero_infer(ins: Any) -> list[Type]:
 
 def _nonzero_now(call: Any, inputs: Any, out: Any) -> Any:
     (x,) = inputs
-    flat = call("reshape_to", x, shape=(x.size,))
-    kept = call("_not_equal_scalar", flat, scalar=0.0)
-    n = int(call("sum", call("Cast", kept, dtype="int64")).asscalar()) if x.size else 0
-    if not n or not x.shape:
-        none = call("slice_axis", flat, axis=0, begin=0, end=0)
+    places = places_now(call, x)
+    if not places.size or not x.shape:
         return call(
-            "Cast", call("reshape_to", none, shape=(n, len(x.shape))), dtype="int64", out=out
+            "reshape_to",
+            call("slice_axis", places, axis=0, begin=0, end=0),
+            shape=(places.size, len(x.shape)),
+            out=out,
         )
-    order = call("argsort", kept, is_ascend=False, dtype="int64")
-    places = call("slice_axis", order, axis=0, begin=0, end=n)
     return call("transpose", call("_unravel_index", places, shape=x.shape), out=out)
 
 
