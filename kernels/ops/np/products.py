@@ -35,9 +35,9 @@ def _check(op: str, a: Array, i: int, b: Array, j: int) -> None:
 
 
 def _product(F: Any, a: Array, b: Array, **transposes: bool) -> Array:
-    """F.dot with NumPy's shape () of two vectors."""
-    y = F.dot(a, b, **transposes)
-    return F.reshape_to(y, shape=()) if len(a.shape) == len(b.shape) == 1 else y
+    """F.dot with NumPy's shape () of two vectors; of others the very call that nd makes."""
+    vectors = len(a.shape) == len(b.shape) == 1
+    return F.dot(a, b, **({"to_scalar": True} if vectors else transposes))
 
 
 def dot(F: Any, a: Array, b: Array) -> Array:
