@@ -3,7 +3,7 @@ matrices. Every sum of products is one `dot` or `batch_dot`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from ....engine.error import DTypeError, OperatorError, ShapeError
 from ...front import alike, as_float, broadcast, cast, dtype_of, front, reshaped
-from ...record import Array, Param, sample, uniform
-from ...shapes import many_axes, one_axis
+from ...record import Array, Param, sample
+from ...shapes import one_axis
 from .einsum import permuted, product
 
 AB = ("a", "b")
@@ -343,7 +343,7 @@ def _cross(
 
     if len(pa) == len(pb) == 2:
         return part(0, 1)
-    parts = [part(1, 2), part(2, 0), part(0, 1)]
+    parts: list[Any] = [part(1, 2), part(2, 0), part(0, 1)]
     n = len(parts[0].shape)
     return F.stack(*parts, axis=one_axis("np.cross", axisc, n, 1))
 
@@ -381,7 +381,7 @@ def _cross_of(a: Any, b: Any, axisa: int, axisb: int, axisc: int, axis: int | No
     full = [
         np.concatenate([x, np.zeros((*x.shape[:-1], 3 - x.shape[-1]), x.dtype)], -1) for x in (a, b)
     ]
-    y = np.cross(*full)
+    y = np.cross(full[0], full[1])
     return y[..., 2] if flat else np.moveaxis(y, -1, axisc)
 
 
