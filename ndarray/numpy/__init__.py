@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...kernels.namespaces import derive as _derive
+from . import fft, linalg, random  # noqa: F401
 from . import functions as _functions
-from . import random  # noqa: F401
 from .array import *  # noqa: F403
 from .creation import *  # noqa: F403
 from .dlpack import from_dlpack  # noqa: F401
@@ -17,6 +17,7 @@ from .fallback import GONE as _GONE
 from .fallback import REPLACED as _REPLACED
 from .fallback import NumpyFallback  # noqa: F401
 from .fallback import named as _fallback
+from .products import einsum_path  # noqa: F401
 from .selection import *  # noqa: F403
 from .shapes import *  # noqa: F403
 

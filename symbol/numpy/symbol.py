@@ -12,6 +12,7 @@ from ...kernels.spec import DType
 from ...ndarray import numpy
 from ...ndarray.numpy import methods
 from ...ndarray.numpy.operators import add_operators
+from ...ndarray.numpy.products import add_products
 from ..base import Symbol, UntypedError, apply
 from ..indexing import slice_of
 
@@ -64,7 +65,8 @@ class _Symbol(Symbol):
         )
 
 
-add_operators(_Symbol, in_place=False)
+add_operators(_Symbol, writes=False)
+add_products(_Symbol, in_place=False)
 for _name in (*methods.SIGNATURES, *methods.ELEMENTWISE.split(), "transpose"):
     if _name not in vars(_Symbol):
         setattr(_Symbol, _name, vars(numpy.ndarray)[_name])
