@@ -11,7 +11,6 @@ from ..engine.error import DynamicShape
 from ..engine.recent import Recent
 from ..graph.fronts import outputs_of
 from ..graph.graph import Value, topological, variable
-from ..kernels import precision
 from ..kernels.plan import Plan, make_plan, open_scalars, scalars_of
 from ..kernels.record import Operator
 from ..kernels.scalar import UnknownScalar, given, value_of
@@ -70,8 +69,8 @@ def call_front(
     plans: Plans | None,
     key: Any,
 ) -> Any:
-    """Calls what a front stands for. attrs: complete. plans, key: where the caller keeps the plan of
-    a call that is one call of another operator."""
+    """Calls what a front stands for. attrs: complete. plans, key: where the caller keeps the plan
+    of a call that is one call of another operator."""
     stands_for = op.trait(Front)
     assert stands_for is not None
     train = {"train": state.training} if op.train_aware else {}

@@ -269,8 +269,8 @@ class Symbol(Methods):
 
     def infer_shape(self, *args: Any, **kwargs: Any) -> Any:
         """(shapes of arguments, of outputs, of auxiliary states) from some given ones; (None, None,
-        None) if a shape stays unknown. 0 is an unknown dimension, under `np_shape` -1. Raises OperatorError that names
-        the node, the rule and its inputs.
+        None) if a shape stays unknown. 0 is an unknown dimension, under `np_shape` -1. Raises
+        OperatorError that names the node, the rule and its inputs.
         """
         found, known = inference.shapes(self._outputs, args, kwargs)
         return found if known else (None, None, None)

@@ -7,7 +7,6 @@ import math
 
 import numpy as onp
 import pytest
-
 from plait import autograd, gluon, init, np, npx
 from plait.gluon import nn
 
