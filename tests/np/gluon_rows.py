@@ -326,7 +326,7 @@ def network(name, size=64):
 rows(
     "model_zoo",
     {
-        "alexnet": network("alexnet", 224),
+        "alexnet": network("alexnet", 64),
         "vgg11": network("vgg11", 32),
         "squeezenet1.0": network("squeezenet1.0", 224),
         "densenet121": network("densenet121", 224),
