@@ -2,7 +2,7 @@
 functions are in kernels/ops/np."""
 
 from ...kernels.namespaces import derive
-from . import functions, random
+from . import functions, random, standard  # noqa: F401
 from .array import array, ndarray
 from .dlpack import from_dlpack
 

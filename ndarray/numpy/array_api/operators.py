@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -15,9 +16,13 @@ from ..array import fresh
 
 @functools.cache
 def of_np(name: str) -> Callable[..., Any]:
-    """A function of mx.np; of NumPy, on the host, where mx.np has none."""
-    found = getattr(np, name, None)
-    return _on_host(getattr(onp, name)) if found is None else found
+    """A function of mx.np ("svd" of linalg is "linalg.svd"); of NumPy, on the host, where mx.np has
+    none."""
+    find = operator.attrgetter(name)
+    try:
+        return find(np)
+    except AttributeError:
+        return _on_host(find(onp))
 
 
 def _on_host(function: Callable[..., Any]) -> Callable[..., Any]:

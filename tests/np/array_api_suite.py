@@ -1,0 +1,33 @@
+"""A plugin of pytest for the array API standard's suite (`make array-api`): the suite asks for its
+widest complex dtype when it is imported, and plait has none."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import sys
+from importlib.machinery import PathFinder, SourceFileLoader
+from typing import Any
+
+NAME = "array_api_tests.dtype_helpers"
+
+
+class _Loader(SourceFileLoader):
+    def exec_module(self, module: Any) -> None:
+        """Runs the module with a `max` that gives (None,) for nothing."""
+        module.max = lambda *xs, **options: (
+            (None,) if xs == ([],) else builtins.max(*xs, **options)
+        )
+        super().exec_module(module)
+
+
+class _Finder:
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        found = PathFinder.find_spec(name, path) if name == NAME else None
+        if found is None or found.origin is None:
+            return None
+        return importlib.util.spec_from_loader(name, _Loader(name, found.origin))
+
+
+sys.meta_path.insert(0, _Finder)
