@@ -96,7 +96,9 @@ def whole_dtype(op: str, ins: Sequence, names: Sequence[str]) -> str:
     dtype = same_dtype(op, ins, names)
     if "float" in dtype:
         raise DTypeError(
-            op, f"{names[0]} must be of whole numbers or bools, got {dtype}", fix="x.astype('int64')"
+            op,
+            f"{names[0]} must be of whole numbers or bools, got {dtype}",
+            fix="x.astype('int64')",
         )
     return dtype
 

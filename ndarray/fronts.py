@@ -41,12 +41,21 @@ class Steps(NamedTuple):
     def call(self, inputs: Sequence[NDArray], scalars: Sequence[float], out: Any) -> Any:
         """The result(s), or `out`."""
         arrays = list(inputs)
+        target = None if out is None else self._written(out)
         for plan, at, own, _ in self.steps:
             values = [value_of(s, scalars) for s in own] if own else ()
             given = [arrays[i] for i in at]
+            if target is plan:
+                return run(plan, given, values, out)
             made = seen(given[0], plan) if plan.views else run(plan, given, values)
             arrays += made if plan.n_visible > 1 else [made]
         return _result([arrays[i] for i in self.results], out)
+
+    def _written(self, out: Any) -> Plan | None:
+        """The last plan, where its one result is the front's and `out` is of its type."""
+        plan, _, _, first = self.steps[-1]
+        whole = self.results == (first,) and not plan.views and isinstance(out, NDArray)
+        return plan if whole and out._spec is plan.out_spec else None
 
 
 _known = Recent(8192)
@@ -66,9 +75,8 @@ def call_front(
     stands_for = op.trait(Front)
     assert stands_for is not None
     train = {"train": state.training} if op.train_aware else {}
-    if precision.used:  # each call has its own dtypes
-        return _result(_by_rule(stands_for, inputs, attrs | train, device), out)
-    static = tuple([attrs[p.name] for p in op.params if not p.dynamic])
+    # of a number only whether there is one
+    static = tuple([attrs[p.name] is None if p.dynamic else attrs[p.name] for p in op.params])
     of = (op, static, state.training, device, *[a._spec for a in inputs])
     found = _known[of]
     if found is None:
@@ -78,7 +86,8 @@ def call_front(
     scalars = scalars_of(op, attrs)
     if found.__class__ is not Steps:
         return _result(found(inputs), out)
-    kept = found.steps[0].plan if _is_whole(found, len(inputs), scalars) else found
+    whole = _is_whole(found, len(inputs), scalars) and not found.steps[0].plan.views
+    kept = found.steps[0].plan if whole else found
     if plans is not None and all([step.plan.pending is None for step in found.steps]):
         plans[key] = kept
     return found.call(inputs, scalars, out) if kept is found else run(kept, inputs, scalars, out)
@@ -103,7 +112,8 @@ def _find(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], device
     count, attrs = 0, dict(attrs)
     for p in op.params:
         if p.dynamic:
-            attrs[p.name] = given(count)
+            if attrs[p.name] is not None:
+                attrs[p.name] = given(count)
             count += 1
     xs = [variable(f"x{i}", a._spec.type) for i, a in enumerate(inputs)]
     try:

@@ -34,6 +34,7 @@ class NDArray(Methods):
     __array_priority__ = 1000.0
     # np.add(x, y) is a TypeError, and a NumPy number times x is left to x
     __array_ufunc__ = None
+    _element: ClassVar[tuple[int, ...]] = (1,)  # the shape of one element, x[0] of a vector
 
     def __init__(self, handle: Any, writable: bool = True):
         if handle is not None:  # MXNet's pickles create an array that __setstate__ fills

@@ -32,9 +32,10 @@ static void copy_run(char *out, int64_t out_step, const char *in, int64_t in_ste
 
 #define TILED(T) { \
     const T *x = (const T *)in; T *y = (T *)out; \
-    for (int64_t i0 = 0; i0 < n; i0 += TILE) \
-        for (int64_t j0 = 0; j0 < m; j0 += TILE) { \
-            int64_t i1 = i0 + TILE < n ? i0 + TILE : n, j1 = j0 + TILE < m ? j0 + TILE : m; \
+    const int64_t tile = sizeof(T) < 4 ? 64 / (int)sizeof(T) : TILE; \
+    for (int64_t i0 = 0; i0 < n; i0 += tile) \
+        for (int64_t j0 = 0; j0 < m; j0 += tile) { \
+            int64_t i1 = i0 + tile < n ? i0 + tile : n, j1 = j0 + tile < m ? j0 + tile : m; \
             for (int64_t i = i0; i < i1; i++) \
                 for (int64_t j = j0; j < j1; j++) y[i * out_row + j] = x[j * in_row + i]; \
         } \

@@ -15,6 +15,6 @@ typedef struct {
     int64_t reduced_shape[PLK_MAX_DIMS], reduced_strides[PLK_MAX_DIMS];
     double scale;                                /* multiplies the result (mean) */
 } plk_reduce;
-typedef struct { int64_t outer, n, inner; int32_t dtype, smallest; } plk_argmax;
+typedef struct { int64_t outer, n, inner; int32_t dtype, out_dtype, smallest; } plk_argmax;
 /* cffi stops reading here */
 #endif

@@ -123,9 +123,7 @@ def _svd_grad(F, dys, xs, ys):
         g = F.elemwise_mul(dot(F, x, dx, transpose_a=True), factor)
         return F.elemwise_add(g, transposed(F, g))
 
-    inner = F.elemwise_add(
-        scale_columns(F, turned(u, du), s), scale_rows(F, s, turned(v, dv))
-    )
+    inner = F.elemwise_add(scale_columns(F, turned(u, du), s), scale_rows(F, s, turned(v, dv)))
     inner = F.elemwise_add(inner, F.linalg_makediag(ds))
     grad = dot(F, dot(F, u, inner), vh)
     *_, m, n = xs[0].shape

@@ -411,3 +411,31 @@ operator(
     samples=(sample(values([4, 11]), shape=(3, 4)), sample(values([14]), shape=(-1, 4))),
     doc="One row of indices for each axis, from positions in a flattened array of a shape.",
 )
+
+
+# ---- places of what is not 0 ---------------------------------------------------------------------
+
+
+def _places_ref(xp, x):
+    at = xp.flatnonzero(x)
+    return xp.concatenate([at, xp.zeros(x.size - at.size, at.dtype)]), xp.asarray([at.size])
+
+
+operator(
+    "_places",
+    infer=lambda ins: [Type((prod(ins[0].shape),), "int64"), Type((1,), "int64")],
+    n_outputs=2,
+    ref=_places_ref,
+    samples=(
+        sample(values([[0, 1, 0], [2, 0, float("nan")]])),
+        sample(values([0.0, -0.0])),
+        sample(values([3.0])),
+    ),
+    doc="Where the flat data is not 0, then zeros, int64 (data.size,); and how many there are (1,).",
+)
+
+
+def places_now(call: Any, x: Array) -> Array:
+    """Where an array, seen flat, is not 0: int64 (n,). Waits for the values."""
+    places, count = call("_places", x)
+    return call("slice_axis", places, axis=0, begin=0, end=int(count.asscalar()))

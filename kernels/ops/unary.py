@@ -347,6 +347,28 @@ operator(
     doc="The n-th derivative of the digamma function. Source: DLMF 5.15.",
 )
 
+
+def _bessel_infer(ins, order):
+    if not 0 <= order <= 50:
+        raise OperatorError("_bessel_i", f"order must be in [0, 50], got {order}")
+    return [ins[0]]
+
+
+operator(
+    "_bessel_i",
+    infer=_bessel_infer,
+    fill=elementwise,
+    params=(Param("order", "int", 0),),
+    ref=lambda xp, x, order: special.bessel_i(xp, x, order),
+    grad=lambda F, dys, xs, ys, order: [
+        dys[0]
+        * (F._bessel_i(xs[0], order=abs(order - 1)) + F._bessel_i(xs[0], order=order + 1))
+        * 0.5
+    ],
+    samples=(sample((3, 4)), sample((2, 3), order=1), sample((2,), order=3)),
+    doc="The modified Bessel function of the first kind. Source: DLMF 10.32.3.",
+)
+
 # ---- activations ---------------------------------------------------------------------------------
 unary(
     "relu",
@@ -414,7 +436,7 @@ pointwise(
     ref=lambda xp, x, a_min, a_max: CLIP.value(xp, x, a_min, a_max),
     traits=(Activates(lambda a_min, a_max: Act("clip", a_min, a_max)),),
     grad=lambda F, dy, x, y, a_min, a_max: dy * ((x >= a_min) * (x <= a_max)),
-    aliases=("_npi_clip", "_sparse_clip"),
+    aliases=("_sparse_clip",),
     samples=(sample((3, 4), a_min=-0.5, a_max=0.7), sample((5,), a_min=0, a_max=9)),
     doc="x, or the nearer of a_min and a_max outside of them; NaN stays NaN.",
 )

@@ -8,7 +8,7 @@ from ...engine import lib
 from .. import cuda
 from ..cpu.layout import MAX_DIMS, code, cost, reduced_dims
 from ..native import Native
-from ..record import FLOATS, NATIVE_FLOATS, NATIVE_INTS, NUMERIC, Attrs, Operator, Types
+from ..record import FLOATS, NATIVE, NATIVE_FLOATS, NATIVE_INTS, NUMERIC, Attrs, Operator, Types
 from ..shapes import lines, many_axes
 from . import on_cpu, on_cuda
 
@@ -22,6 +22,8 @@ KINDS = {
     "max": lib.PLK_MAX,
     "min": lib.PLK_MIN,
 }
+# of whole numbers and bools, in int64
+WHOLE_KINDS = tuple(KINDS[k] for k in ("sum", "nansum", "prod", "nanprod", "max", "min"))
 
 
 def _axes(op, x, attrs) -> tuple[tuple[int, ...], int]:
@@ -39,7 +41,8 @@ def method(name: str, count: int) -> tuple[int, float]:
 
 
 def _on_cpu(x, y, axes, kind, scale=1.0, root=False) -> Native | None:
-    if x.dtype not in NATIVE_FLOATS or y.dtype != x.dtype:
+    whole = x.dtype in NATIVE_INTS or x.dtype == "bool"
+    if y.dtype != x.dtype or not (x.dtype in NATIVE_FLOATS or whole and kind in WHOLE_KINDS):
         return None
     dims = reduced_dims(x.shape, axes)
     inner, _, inner_reduced = dims.pop() if dims else (1, 1, True)
@@ -69,7 +72,7 @@ def _on_cpu(x, y, axes, kind, scale=1.0, root=False) -> Native | None:
 @on_cpu(*KINDS)
 def reduce_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     axes, count = _axes(op, ins[0], attrs)
-    if op.name == "mean" and count == 0:
+    if op.name == "mean" and (count == 0 or ins[0].dtype not in NATIVE_FLOATS):
         return None
     return _on_cpu(ins[0], outs[0], axes, *method(op.name, count))
 
@@ -84,11 +87,16 @@ def norm_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | No
 
 @on_cpu("argmax", "argmin", "argmax_channel")
 def argmax_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
-    x = ins[0]
-    if x.dtype not in NATIVE_FLOATS or outs[0].dtype != x.dtype:
+    x, dtypes = ins[0], [ins[0].dtype, outs[0].dtype]
+    if "bool" in dtypes[1:] or any(d not in (*NATIVE, "bool") for d in dtypes):
         return None
     along = lines(op.name, x.shape, attrs.get("axis", 1))
-    fields = {**along._asdict(), "dtype": code(x.dtype), "smallest": op.name == "argmin"}
+    fields = {
+        **along._asdict(),
+        "dtype": code(dtypes[0]),
+        "out_dtype": code(dtypes[1]),
+        "smallest": op.name == "argmin",
+    }
     return Native("plk_argmax_run", ("plk_argmax", fields), cost(x, *outs, steps=prod(x.shape)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as onp
 
@@ -11,7 +11,7 @@ from ...engine import Context, current_context
 from ...engine._array import set_np_class
 from ...engine.error import InvalidType
 from ...kernels.record import dtype_name
-from ...kernels.spec import DType
+from ...kernels.spec import NUMPY_DTYPES, DType
 from ..ndarray import NDArray, from_memory, seen_as
 
 
@@ -26,6 +26,12 @@ class ndarray(NDArray):  # noqa: N801 - NumPy's name
     __slots__ = ()
     # above NDArray's: an operator of both is ours
     __array_priority__ = 1001.0
+    _element: ClassVar[tuple[int, ...]] = ()
+
+    @property
+    def dtype(self) -> onp.dtype:
+        """NumPy's dtype."""
+        return NUMPY_DTYPES[self._spec.dtype]
 
 
 set_np_class(ndarray)
@@ -37,23 +43,45 @@ def fresh(x: NDArray) -> ndarray:
     return x  # type: ignore[return-value]
 
 
-def array(object: Any, dtype: DType | None = None, ctx: Context | None = None) -> ndarray:
-    """A copy of the values of an array, a number, or nested sequences.
+def array(
+    object: Any,
+    dtype: DType | None = None,
+    ctx: Context | None = None,
+    copy: bool | None = True,
+    ndmin: int = 0,
+) -> ndarray:
+    """The values of an array, a number, or nested sequences.
 
     dtype: default that of an array; float32 for numbers and sequences, of bools too, as in MXNet.
+    copy: False or None keeps an array of the wanted dtype and device.
     Raises TypeError for what holds no numbers.
     """
     name = None if dtype is None else dtype_name(dtype)
     if isinstance(object, NDArray):
-        found = object.astype(name or object._spec.dtype)
-        return seen_as(ndarray, found if ctx is None else found.as_in_context(ctx))
-    is_array = isinstance(object, (onp.ndarray, onp.generic))
-    values = onp.asarray(_without_arrays(object))
-    if values.dtype.kind not in "biufV":
-        raise InvalidType(f"np.array: the values must be numbers, got NumPy dtype {values.dtype}")
-    if name is None:
-        name = dtype_name(values.dtype) if is_array else "float32"
-    return fresh(from_memory(values, ctx or current_context(), name))
+        made = _of_array(object, name, ctx, bool(copy))
+    else:
+        is_array = isinstance(object, (onp.ndarray, onp.generic))
+        try:
+            values = onp.asarray(_without_arrays(object))
+        except ValueError as error:
+            raise InvalidType(f"np.array: the sequences must be regular: {error}") from None
+        if values.dtype.kind not in "biufV":
+            raise InvalidType(
+                f"np.array: the values must be numbers, got NumPy dtype {values.dtype}"
+            )
+        if name is None:
+            name = dtype_name(values.dtype) if is_array else "float32"
+        made = fresh(from_memory(values, ctx or current_context(), name))
+    return made if made.ndim >= ndmin else made.reshape((1,) * (ndmin - made.ndim) + made.shape)
+
+
+def _of_array(x: NDArray, name: str | None, ctx: Context | None, copy: bool) -> ndarray:
+    found = seen_as(ndarray, x)
+    if name not in (None, x._spec.dtype):
+        found = found.astype(name)
+    elif copy and ctx in (None, x.context):
+        found = found.copy()
+    return found if ctx is None else found.as_in_context(ctx)
 
 
 def _without_arrays(object: Any) -> Any:
@@ -70,6 +98,11 @@ def operand(x: Any) -> Any:
     if isinstance(x, NDArray) or hasattr(x, "_call_operator"):
         return x
     return array(x)
+
+
+def is_symbol(x: Any) -> bool:
+    """Does a Symbol stand where an array is meant?"""
+    return not isinstance(x, NDArray) and hasattr(x, "_call_operator")
 
 
 def method(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -225,7 +225,8 @@ def test_broadcasting(name, op):
         ((5, 0), (1, 1)),
     ):
         inputs = [
-            nd_of(rng.uniform(0.3, 2, shapes[i % 2]), samples.usual_dtype(op)) for i in range(len(op.inputs))
+            nd_of(rng.uniform(0.3, 2, shapes[i % 2]), samples.usual_dtype(op))
+            for i in range(len(op.inputs))
         ]
         attrs = complete(op, op.samples[0].attrs)
         (got,) = execute(op, attrs, inputs)
@@ -281,6 +282,11 @@ class Direction:
         pairs = zip(self.outputs(arrays), self.w)
         return [(o, nd_of(w, "float64")) for o, w in pairs if w is not None]
 
+    def recorded(self, arrays):
+        """The outputs that depend on inputs, and their weights: a front may give constants."""
+        pairs = [(o, w) for o, w in self.weighed(arrays) if o._tape is not None]
+        return [o for o, _ in pairs], [w for _, w in pairs]
+
     def value(self, t):
         with autograd.train_mode():
             return sum(float((wide(o) * wide(w)).sum()) for o, w in self.weighed(self.inputs(t)))
@@ -289,8 +295,9 @@ class Direction:
         """d value / dt by the backward program."""
         arrays = self.inputs()
         with autograd.record():
-            heads, weights = zip(*self.weighed(arrays))
-        autograd.backward(list(heads), list(weights))
+            heads, weights = self.recorded(arrays)
+        if heads:
+            autograd.backward(heads, weights)
         return self.along([arrays[i].grad for i in self.moved])
 
     def along(self, grads):
@@ -300,10 +307,9 @@ class Direction:
 
     def slope(self, arrays):
         """d value / dt as an array that can be differentiated again."""
-        heads, weights = zip(*self.weighed(arrays))
-        grads = autograd.interpret(
-            list(heads), list(weights), [arrays[i]._tape for i in self.moved], create_graph=True
-        )
+        heads, weights = self.recorded(arrays)
+        variables = [arrays[i]._tape for i in self.moved]
+        grads = autograd.interpret(heads, weights, variables, create_graph=True)
         parts = [
             (g * nd_of(self.u[i], "float64")).reshape((-1,)).sum()
             for g, i in zip(grads, self.moved)
@@ -457,8 +463,14 @@ def test_shapes_and_dtypes_that_do_not_fit(name, op):
     attrs = op.samples[0].attrs
     good = nd_of(np.ones((2, 3)), samples.usual_dtype(op))
     with pytest.raises(ShapeError, match=r"shapes must be equal or broadcast.*\(2, 3\)"):
-        invoke(op, [good] * (len(op.inputs) - 1) + [nd_of(np.ones((4, 5)), samples.usual_dtype(op))], attrs)
-    with pytest.raises(DTypeError, match=r"dtypes must be equal, got .* (float|int)32 and .* int64"):
+        invoke(
+            op,
+            [good] * (len(op.inputs) - 1) + [nd_of(np.ones((4, 5)), samples.usual_dtype(op))],
+            attrs,
+        )
+    with pytest.raises(
+        DTypeError, match=r"dtypes must be equal, got .* (float|int)32 and .* int64"
+    ):
         invoke(op, [good] * (len(op.inputs) - 1) + [nd_of(np.ones((2, 3)), "int64")], attrs)
 
 

@@ -1,5 +1,6 @@
 """What MXNet 1.9.1 gave for 407 expressions of np and npx (cases.json), on plait."""
 
+import io
 import json
 import math
 from pathlib import Path
@@ -16,7 +17,7 @@ def variables(dtype="float32"):
     def A(x, dtype="float32"):
         return mx.np.array(x, dtype)
 
-    found = {"np": mx.np, "npx": mx.npx, "A": A, "onp": onp, "mx": mx, "math": math}
+    found = {"np": mx.np, "npx": mx.npx, "A": A, "onp": onp, "mx": mx, "math": math, "io": io}
     for name, values in {
         "X": [[1, 2, 3], [4, 5, 6]],
         "Y": [[2, 1, 2], [3, 1, 1]],
@@ -49,7 +50,7 @@ def compare(got, expected, is_random):
     if "shape" in expected:
         assert list(got.shape) == expected["shape"]
         assert onp.dtype(got.dtype).name == expected["dtype"]
-        if not is_random:
+        if not is_random and "v" in expected:
             values = got.asnumpy() if hasattr(got, "asnumpy") else onp.asarray(got)
             have = values.astype(onp.float64).reshape(-1)[:64]
             onp.testing.assert_allclose(have, expected["v"], rtol=1e-5, atol=1e-6)
@@ -59,6 +60,7 @@ def compare(got, expected, is_random):
         assert got is None
 
 
+@pytest.mark.filterwarnings("ignore::plait.ndarray.numpy.fallback.NumpyFallback")
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_what_mxnet_gave(name):
     case = CASES[name]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....engine.error import ShapeError
+from ....engine.error import DynamicShape, ShapeError
 from ...front import alike, cast, dtype_of, front, reshaped
 from ...record import Array, Param, Type, operator, sample, values
 from ...shapes import broadcast_shapes, one_axis
@@ -164,22 +164,22 @@ front(
 
 
 def _nonzero_infer(ins: Any) -> list[Type]:
-    raise ShapeError("np.nonzero", "its shape depends on values; use it in eager calls")
+    raise DynamicShape("np.nonzero", "its shape depends on values", fix="call it eagerly")
 
 
 def _nonzero_now(call: Any, inputs: Any, out: Any) -> Any:
     (x,) = inputs
-    kept = call(
-        "_not_equal_scalar",
-        call("Reshape", x, shape=(-1,)) if x.shape else call("reshape_to", x, shape=(1,)),
-        scalar=0.0,
-    )
+    flat = call("reshape_to", x, shape=(x.size,))
+    kept = call("_not_equal_scalar", flat, scalar=0.0)
     n = int(call("sum", call("Cast", kept, dtype="int64")).asscalar()) if x.size else 0
     if not n or not x.shape:
-        return call("_zeros", shape=(n, len(x.shape)), dtype="int64", ctx=str(x.context))
+        none = call("slice_axis", flat, axis=0, begin=0, end=0)
+        return call(
+            "Cast", call("reshape_to", none, shape=(n, len(x.shape))), dtype="int64", out=out
+        )
     order = call("argsort", kept, is_ascend=False, dtype="int64")
-    flat = call("slice_axis", order, axis=0, begin=0, end=n)
-    return call("transpose", call("_unravel_index", flat, shape=x.shape), out=out)
+    places = call("slice_axis", order, axis=0, begin=0, end=n)
+    return call("transpose", call("_unravel_index", places, shape=x.shape), out=out)
 
 
 operator(
