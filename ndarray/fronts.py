@@ -11,7 +11,6 @@ from ..engine.error import DynamicShape
 from ..engine.recent import Recent
 from ..graph.fronts import outputs_of
 from ..graph.graph import Value, topological, variable
-from ..kernels import precision
 from ..kernels.plan import Plan, make_plan, open_scalars, scalars_of
 from ..kernels.record import Operator
 from ..kernels.scalar import UnknownScalar, given, value_of

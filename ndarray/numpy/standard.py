@@ -13,7 +13,7 @@ VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
 
 def __array_namespace__(self: ndarray, *, api_version: str | None = None) -> ModuleType:
-    """The functions of the array API standard. Raises ValueError for a version that there is not."""
+    """The functions of the array API standard. Raises ValueError for an unknown version."""
     if api_version not in (None, *VERSIONS):
         raise InvalidValue(
             f"__array_namespace__: api_version must be one of {', '.join(VERSIONS)}, got"

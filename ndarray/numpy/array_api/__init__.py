@@ -8,9 +8,7 @@ from . import creation, dtypes, elementwise, linalg, manipulation
 
 __array_api_version__ = "2024.12"
 
-_functions = (
-    *(*creation.FUNCTIONS, *dtypes.FUNCTIONS, *manipulation.FUNCTIONS, *linalg.PRODUCTS),
-)
+_functions = (*(*creation.FUNCTIONS, *dtypes.FUNCTIONS, *manipulation.FUNCTIONS, *linalg.PRODUCTS),)
 globals().update(dtypes.CONSTANTS)
 globals().update({f.__name__: f for f in _functions})
 globals().update(elementwise.MADE)

@@ -241,7 +241,9 @@ def matrix_norm(x: ndarray, /, *, keepdims: bool = False, ord: Any = "fro") -> n
         reduce = {"nuc": sum, 2: max, -2: min}[ord]
         found = expand_dims(reduce(svdvals(x), axis=-1, keepdims=True), -1)
     else:
-        raise InvalidValue(f"matrix_norm: ord must be fro, nuc, 1, -1, 2, -2, inf or -inf, got {ord}")
+        raise InvalidValue(
+            f"matrix_norm: ord must be fro, nuc, 1, -1, 2, -2, inf or -inf, got {ord}"
+        )
     return found if keepdims else of_np("squeeze")(found, (-2, -1))
 
 
