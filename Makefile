@@ -81,8 +81,8 @@ SUITE ?= ../array-api-tests
 array-api: .array-api/installed
 	cd "$(SUITE)" && PYTHONPATH="$(CURDIR)/tests/np:$(CURDIR)/.array-api" OMP_NUM_THREADS=1 \
 	    ARRAY_API_TESTS_MODULE=plait.ndarray.numpy.array_api ARRAY_API_TESTS_SKIP_DTYPES=complex64,complex128 \
-	    "$(CURDIR)/$(BIN)/python" -W ignore -m pytest -p array_api_suite -n auto --disable-deadline --max-examples=20 \
-	    --disable-extension fft --xfails-file "$(CURDIR)/tests/np/array_api_xfails.txt" $(or $(ARGS),array_api_tests)
+	    "$(CURDIR)/$(BIN)/python" -W ignore -m pytest -c pytest.ini -p array_api_suite -n auto --disable-deadline \
+	    --max-examples=20 --disable-extension fft --xfails-file "$(CURDIR)/tests/np/array_api_xfails.txt" $(or $(ARGS),array_api_tests)
 
 # what the suite imports beside pytest and hypothesis, in a folder of its own
 .array-api/installed: $(VENV)/installed

@@ -24,14 +24,14 @@ def __array_namespace__(self: ndarray, *, api_version: str | None = None) -> Mod
     return array_api
 
 
-def to_device(self: ndarray, device: Context, /, *, stream: Any = None) -> ndarray:
+def to_device(self: ndarray, device: Context, /, *, stream: Any = None) -> Any:
     """The array on a device. Raises ValueError for a stream: plait orders its operations itself."""
     if stream is not None:
         raise InvalidValue(f"to_device: stream must be None, got {stream!r}")
     return self.as_in_context(device)
 
 
-def _transposed(self: ndarray) -> ndarray:
+def _transposed(self: ndarray) -> Any:
     """Matrices with rows and columns exchanged."""
     if self.ndim < 2:
         raise ShapeError("mT", f"x must have at least 2 axes, got shape {self.shape}")

@@ -1,5 +1,5 @@
-"""A plugin of pytest for the array API standard's suite (`make array-api`). plait has no complex
-dtypes: the suite asks for the widest when it is imported, and has special cases of each function."""
+"""A plugin of pytest for the suite of the array API standard (`make array-api`): plait has no
+complex dtypes, of which the suite asks for the widest and has special cases."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""The array API standard's namespace against NumPy's, which follows the standard too; the standard's
-own suite runs by `make array-api`."""
+"""The array API namespace against NumPy, which follows the standard too; the suite of the standard
+itself runs by `make array-api`."""
 
 import child
 import numpy as onp
 import pytest
+from plait import autograd, np
 from plait.engine.error import MXNetError
 from plait.ndarray.numpy import array_api as xp
-
-from plait import autograd, np
 
 NAMES = """
 e inf nan newaxis pi bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64
