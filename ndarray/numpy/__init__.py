@@ -22,7 +22,11 @@ from .selection import *  # noqa: F403
 from .shapes import *  # noqa: F403
 
 _front, _fronts = _derive(
-    __name__, lambda full, name: getattr(_functions, name), "_npi_", "_np_", shown="np"
+    __name__,
+    lambda full, name: getattr(_functions, name),
+    *("_npi_", "_np_"),
+    shown="np",
+    random=False,
 )
 
 

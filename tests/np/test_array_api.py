@@ -165,6 +165,10 @@ def test_whole_numbers_are_exact():
     x = xp.asarray([n])
     assert xp.add(x, 1).item() == n + 1 and xp.sum(x).item() == n
     assert xp.equal(x, n).item() and not xp.equal(x, n + 1).item()
+    assert (x == n).item() and not (x == n + 1).item() and (x - (n - 5)).item() == 5
+    assert ((n + 7) - x).item() == 7 and np.subtract(x, n - 5).item() == 5
+    x -= n - 5
+    assert x.item() == 5
 
 
 @pytest.mark.parametrize(

@@ -193,6 +193,12 @@ def test_vectors():
     onp.testing.assert_allclose(b, [0, 0.5, 1], atol=0.015)
 
 
+def test_np_itself_has_no_distributions():
+    assert not {"normal", "gamma", "shuffle", "random_beta"} & {*dir(np), *dir(mx.sym.np)}
+    with pytest.raises(AttributeError):
+        np.normal  # noqa: B018
+
+
 # ---- gradients -----------------------------------------------------------------------------------
 
 SMOOTH = (

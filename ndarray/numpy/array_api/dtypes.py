@@ -11,10 +11,9 @@ import numpy as onp
 
 from ....engine import Context, cpu, current_context, gpu, num_gpus
 from ....engine.error import InvalidType, InvalidValue
-from ....kernels.record import dtype_name
+from ....kernels.record import Array, dtype_name
 from ....kernels.spec import DType
 from ...ndarray import NDArray
-from ..array import ndarray
 
 KINDS = {
     "bool": ("bool",),
@@ -118,8 +117,8 @@ class IntegerInfo(NamedTuple):
 def finfo(type: Any, /) -> FloatInfo:
     """Limits of a float dtype, or of an array's."""
     i = onp.finfo(name_of(type))
-    numbers = [float(n) for n in (i.eps, i.max, i.min, i.smallest_normal)]
-    return FloatInfo(i.bits, *numbers, dtype=i.dtype)
+    eps, most, least, normal = (float(n) for n in (i.eps, i.max, i.min, i.smallest_normal))
+    return FloatInfo(i.bits, eps, most, least, normal, i.dtype)
 
 
 def iinfo(type: Any, /) -> IntegerInfo:
@@ -129,8 +128,8 @@ def iinfo(type: Any, /) -> IntegerInfo:
 
 
 def astype(
-    x: ndarray, dtype: DType, /, *, copy: bool = True, device: Context | None = None
-) -> ndarray:
+    x: Array, dtype: DType, /, *, copy: bool = True, device: Context | None = None
+) -> Array:
     """x in another dtype. copy: of x too if nothing changes."""
     moved = x if device is None else x.as_in_context(device)
     return moved if name_of(moved) == name_of(dtype) and not copy else moved.astype(name_of(dtype))
