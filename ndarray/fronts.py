@@ -81,7 +81,7 @@ def call_front(
         return _result(found(inputs), out)
     whole = _is_whole(found, len(inputs), scalars) and not found.steps[0].plan.views
     kept = found.steps[0].plan if whole else found
-    if plans is not None and all([step.plan.pending is None for step in found.steps]):
+    if plans is not None and all([plans.keeps(step.plan) for step in found.steps]):
         plans[key] = kept
     return found.call(inputs, scalars, out) if kept is found else run(kept, inputs, scalars, out)
 

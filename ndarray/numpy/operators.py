@@ -11,6 +11,7 @@ from ...kernels import precision
 from ...kernels.ops.np.arithmetic import PAIRS
 from ...kernels.plan import Plan
 from ...kernels.record import lookup
+from ..fronts import Steps
 from ..invoke import invoke
 from ..launch import Plans, copy_into, run
 from ..ndarray import NDArray, state
@@ -36,6 +37,8 @@ def binary(name: str) -> tuple[Binary, Binary]:
         else:
             plan = None
         if plan.__class__ is not Plan or precision.used:
+            if plan.__class__ is Steps and not precision.used:
+                return plan.call((x,) if scalars else (x, other), scalars, None)
             return made(x, other)
         out = invoke1(plan.handle, plan.out_spec, x, other)
         if state.recording:
