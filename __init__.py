@@ -126,6 +126,7 @@ HOOKS = {  # what a room needs of one that stands on it: engine/hooks.py
     "server of stores": ("training.kvstore.kvstore_server", "serve"),
     "leave servers": ("training.kvstore.requests", "leave"),
     "types of a front": ("graph.fronts", "types"),
+    "operators of a front": ("graph.fronts", "operators_of"),
     "kernel of a decomposition": ("graph.decompositions", "decomposition_entry"),
     "collective": ("dist.collectives", "run"),
     "trace of a block": ("gluon.trace", "Trace"),

@@ -34,7 +34,7 @@ def parse(subscripts: str, shapes: Sequence[tuple[int, ...]]) -> Parsed:
     terms = left.split(",")
     if len(terms) != len(shapes):
         raise OperatorError(
-            "einsum", f"{subscripts!r} names {len(terms)} operands, got {len(shapes)}"
+            "np.einsum", f"{subscripts!r} names {len(terms)} operands, got {len(shapes)}"
         )
     operands = tuple(
         [_labels(subscripts, term, len(shape), shape) for term, shape in zip(terms, shapes)]
@@ -48,7 +48,9 @@ def parse(subscripts: str, shapes: Sequence[tuple[int, ...]]) -> Parsed:
     known = {x for labels in operands for x in labels}
     for x in output:
         if x not in known:
-            raise OperatorError("einsum", f"the output of {subscripts!r} has {x!r}, no operand has")
+            raise OperatorError(
+                "np.einsum", f"the output of {subscripts!r} has {x!r}, no operand has"
+            )
     return Parsed(operands, output, _sizes(subscripts, operands, shapes))
 
 
@@ -56,11 +58,11 @@ def _labels(subscripts: str, term: str, ndim: int, shape: tuple[int, ...]) -> La
     before, dots, after = term.partition("...")
     for x in before + after:
         if not x.isalpha():
-            raise OperatorError("einsum", f"labels must be letters, got {x!r} in {subscripts!r}")
+            raise OperatorError("np.einsum", f"labels must be letters, got {x!r} in {subscripts!r}")
     n = ndim - len(before) - len(after)
     if n < 0 or (n and not dots):
         raise ShapeError(
-            "einsum",
+            "np.einsum",
             f"each axis needs a label, got {term!r} in {subscripts!r} for the shape {shape}",
         )
     return (*before, *range(n, 0, -1), *after)
@@ -70,12 +72,12 @@ def _output(subscripts: str, term: str, dots: list[int]) -> Labels:
     before, found, after = term.partition("...")
     for x in before + after:
         if not x.isalpha():
-            raise OperatorError("einsum", f"labels must be letters, got {x!r} in {subscripts!r}")
+            raise OperatorError("np.einsum", f"labels must be letters, got {x!r} in {subscripts!r}")
     if len(set(before + after)) < len(before + after):
-        raise OperatorError("einsum", f"the output of {subscripts!r} must not repeat a label")
+        raise OperatorError("np.einsum", f"the output of {subscripts!r} must not repeat a label")
     if dots and not found:
         raise OperatorError(
-            "einsum",
+            "np.einsum",
             f"the output of {subscripts!r} must have an ellipsis, as the operands have",
             fix=f"{subscripts.replace('->', '->...')!r}",
         )
@@ -89,7 +91,7 @@ def _sizes(subscripts, operands, shapes) -> dict:
         for x, n in zip(labels, shape):
             if own.setdefault(x, n) != n or (n != 1 and sizes.get(x, 1) not in (1, n)):
                 raise ShapeError(
-                    "einsum",
+                    "np.einsum",
                     f"axes of label {x!r} in {subscripts!r} must be equal, or 1, got the shapes "
                     f"{', '.join(map(str, shapes))}",
                 )
@@ -118,10 +120,12 @@ def _given(text: str, n: int) -> list[Pair]:
     left = n
     for step in steps:
         if len(set(step)) != 2 or not all(0 <= i < left for i in step):
-            raise OperatorError("einsum", f"a step of the path must name 2 of {left} operands, got {step}")
+            raise OperatorError(
+                "np.einsum", f"a step of the path must name 2 of {left} operands, got {step}"
+            )
         left -= 1
     if left != 1:
-        raise OperatorError("einsum", f"the path leaves {left} of {n} operands")
+        raise OperatorError("np.einsum", f"the path leaves {left} of {n} operands")
     return [(min(s), max(s)) for s in steps]
 
 

@@ -83,3 +83,16 @@ def as_float(F: Any, x: Array) -> Array:
 def reshaped(F: Any, x: Array, shape: tuple[int, ...]) -> Array:
     """x under a shape of as many elements."""
     return x if tuple(x.shape) == tuple(shape) else F.reshape_to(x, shape=tuple(shape))
+
+
+def broadcast(F: Any, x: Array, shape: tuple[int, ...]) -> Array:
+    """x under NumPy's broadcasting to a shape."""
+    if tuple(x.shape) == tuple(shape):
+        return x
+    x = reshaped(F, x, (1,) * (len(shape) - len(x.shape)) + tuple(x.shape))
+    if 0 not in shape:
+        return F.broadcast_to(x, shape=tuple(shape))
+    for i, n in enumerate(shape):  # broadcast_to reads 0 as "keep"
+        if n == 0 and x.shape[i]:
+            x = F.slice_axis(x, axis=i, begin=0, end=0)
+    return reshaped(F, x, tuple(shape))

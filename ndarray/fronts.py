@@ -11,7 +11,6 @@ from ..engine.error import DynamicShape
 from ..engine.recent import Recent
 from ..graph.fronts import outputs_of
 from ..graph.graph import Value, topological, variable
-from ..kernels import precision
 from ..kernels.plan import Plan, make_plan, open_scalars, scalars_of
 from ..kernels.record import Operator
 from ..kernels.scalar import UnknownScalar, given, value_of
@@ -38,15 +37,26 @@ class Steps(NamedTuple):
     steps: tuple[Step, ...]
     results: tuple[int, ...]
 
-    def call(self, inputs: Sequence[NDArray], scalars: Sequence[float], out: Any) -> Any:
+    def call(
+        self, inputs: Sequence[NDArray], scalars: Sequence[float] = (), out: Any = None
+    ) -> Any:
         """The result(s), or `out`."""
         arrays = list(inputs)
+        target = None if out is None else self._written(out)
         for plan, at, own, _ in self.steps:
             values = [value_of(s, scalars) for s in own] if own else ()
             given = [arrays[i] for i in at]
+            if target is plan:
+                return run(plan, given, values, out)
             made = seen(given[0], plan) if plan.views else run(plan, given, values)
             arrays += made if plan.n_visible > 1 else [made]
         return _result([arrays[i] for i in self.results], out)
+
+    def _written(self, out: Any) -> Plan | None:
+        """The last plan, where its one result is the front's and `out` is of its type."""
+        plan, _, _, first = self.steps[-1]
+        whole = self.results == (first,) and not plan.views and isinstance(out, NDArray)
+        return plan if whole and out._spec is plan.out_spec else None
 
 
 _known = Recent(8192)
@@ -66,8 +76,6 @@ def call_front(
     stands_for = op.trait(Front)
     assert stands_for is not None
     train = {"train": state.training} if op.train_aware else {}
-    if precision.used:  # each call has its own dtypes
-        return _result(_by_rule(stands_for, inputs, attrs | train, device), out)
     # of a number only whether there is one
     static = tuple([attrs[p.name] is None if p.dynamic else attrs[p.name] for p in op.params])
     of = (op, static, state.training, device, *[a._spec for a in inputs])

@@ -106,6 +106,10 @@ def _stand_in(op: Operator, inputs, attrs: dict[str, Any], out, ctx, plans=None,
     attrs = _complete(op, inputs, attrs)
     op.check_inputs(attrs, len(inputs))
     device = device_of(op, inputs, ctx or attrs.get("ctx"), out)
+    if precision.used:  # casts are made before it, as in graphs, and none inside
+        inputs = _as_policy_wants(op, inputs, attrs)
+        with precision.forced(None):
+            return call_front(op, inputs, attrs, out, device, None, None)
     return call_front(op, inputs, attrs, out, device, plans, key)
 
 
@@ -144,14 +148,7 @@ def _call(name: str, *inputs: NDArray, out=None, **attrs) -> Any:
 def _in_precision(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], out, ctx) -> Any:
     """A call while precision policies exist: its inputs in the dtypes of the one in force."""
     full = _complete(op, inputs, attrs)
-    policy = precision.active()
-    if policy is not None and all([isinstance(a, NDArray) for a in inputs]):
-        dtypes = policy.casts(op, full, [a._spec.dtype for a in inputs])
-        if dtypes is not None:
-            inputs = [
-                a if d is None else _dense(_AMP_CAST, [a], {"dtype": d}, None, None)
-                for a, d in zip(inputs, dtypes)
-            ]
+    inputs = _as_policy_wants(op, inputs, full)
     loss = op.trait(LossLayer)
     if loss is not None and loss.scaled:
         full["grad_scale"] *= precision.loss_scale()
@@ -159,6 +156,20 @@ def _in_precision(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any]
     if leave is not None:
         return leave(op, inputs, attrs, out, ctx)
     return _dense(op, inputs, full, out, ctx)
+
+
+def _as_policy_wants(op: Operator, inputs: Sequence, attrs: dict[str, Any]) -> Sequence:
+    """The inputs of a call in the dtypes of the policy in force. attrs: complete."""
+    policy = precision.active()
+    if policy is None or not all([isinstance(a, NDArray) for a in inputs]):
+        return inputs
+    dtypes = policy.casts(op, attrs, [a._spec.dtype for a in inputs])
+    if dtypes is None:
+        return inputs
+    return [
+        a if d is None else _dense(_AMP_CAST, [a], {"dtype": d}, None, None)
+        for a, d in zip(inputs, dtypes)
+    ]
 
 
 # ---- where it runs -------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from ..graph.effects import variables_of
 from ..graph.graph import Node, Value, caller_line, rewrite, topological
 from ..graph.names import output_names
 from ..kernels import ops  # noqa: F401  (fills the registry)
-from ..kernels.partial import as_zeros
 from ..kernels.record import REQUIRED, Operator, Type, lookup
 from ..kernels.spec import NUMPY_DTYPES, DType
 from . import attribute, inference
@@ -270,16 +269,17 @@ class Symbol(Methods):
 
     def infer_shape(self, *args: Any, **kwargs: Any) -> Any:
         """(shapes of arguments, of outputs, of auxiliary states) from some given ones; (None, None,
-        None) if a shape stays unknown. 0 is an unknown dimension. Raises OperatorError that names
+        None) if a shape stays unknown. 0 is an unknown dimension, under `np_shape` -1. Raises OperatorError that names
         the node, the rule and its inputs.
         """
         found, known = inference.shapes(self._outputs, args, kwargs)
         return found if known else (None, None, None)
 
     def infer_shape_partial(self, *args: Any, **kwargs: Any) -> Any:
-        """As infer_shape; unknown shapes are () and unknown dimensions 0."""
+        """As infer_shape; unknown shapes are () and unknown dimensions 0, under `np_shape` None and
+        -1."""
         found, _ = inference.shapes(self._outputs, args, kwargs)
-        return tuple([as_zeros(s) or () for s in group] for group in found)
+        return tuple([inference.as_shown(s) for s in group] for group in found)
 
     def infer_type(self, *args: Any, **kwargs: Any) -> Any:
         """(dtypes of arguments, of outputs, of auxiliary states); (None, None, None) if one stays

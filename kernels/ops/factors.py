@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Array, Param, Type, Types, definite, operator, sample, uniform, values
+from ..record import Array, Param, Type, Types, definite, operator, sample, values
 from ..shapes import must_be
-from .linalg import back, eye_like, matrices
+from .linalg import back, matrices
 
 # ---- gradients' shared parts ---------------------------------------------------------------------
 
@@ -123,9 +123,7 @@ def _svd_grad(F, dys, xs, ys):
         g = F.elemwise_mul(dot(F, x, dx, transpose_a=True), factor)
         return F.elemwise_add(g, transposed(F, g))
 
-    inner = F.elemwise_add(
-        scale_columns(F, turned(u, du), s), scale_rows(F, s, turned(v, dv))
-    )
+    inner = F.elemwise_add(scale_columns(F, turned(u, du), s), scale_rows(F, s, turned(v, dv)))
     inner = F.elemwise_add(inner, F.linalg_makediag(ds))
     grad = dot(F, dot(F, u, inner), vh)
     *_, m, n = xs[0].shape

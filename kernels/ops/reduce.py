@@ -8,7 +8,20 @@ from math import prod
 from typing import Any
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import COUNT, FLOATS, Array, Param, Sample, Shape, Type, operator, sample, uniform, values
+from ..record import (
+    COUNT,
+    FLOATS,
+    Array,
+    Param,
+    Sample,
+    Shape,
+    Type,
+    dtype_name,
+    operator,
+    sample,
+    uniform,
+    values,
+)
 from ..shapes import many_axes
 from ..traits import (
     Decomposition,
@@ -300,9 +313,16 @@ def _norm_ref(xp, x, ord, axis, out_dtype, keepdims):
 def _norm_grad(F, dys, xs, ys, ord, axis, out_dtype, keepdims):
     x = xs[0]
     axes = many_axes("norm", axis, len(x.shape))
-    like_x = lambda v: F.Cast(v, dtype=x.dtype) if v.dtype != x.dtype else v
+    if 0 in x.shape:
+        return [F.zeros_like(x)]
+    dtype = dtype_name(x.dtype)
+    like_x = lambda v: F.Cast(v, dtype=dtype) if dtype_name(v.dtype) != dtype else v
     dy = spread(F, like_x(dys[0]), x.shape, axes)
-    return [dy * F.sign(x)] if ord == 1 else [dy * x / spread(F, like_x(ys[0]), x.shape, axes)]
+    if ord == 1:
+        return [dy * F.sign(x)]
+    y = like_x(ys[0])
+    y = y + F._equal_scalar(y, scalar=0.0)  # of zeros the gradient is zero
+    return [dy * x / spread(F, y, x.shape, axes)]
 
 
 operator(

@@ -18,7 +18,8 @@ from ..invoke import invoke
 from ..launch import copy_into
 from ..ndarray import NDArray, from_memory
 from .array import array, fresh, is_symbol, ndarray, operand
-from .functions import broadcast_to, full_like as _full_like
+from .functions import broadcast_to
+from .functions import full_like as _full_like
 from .methods import row_major
 
 Shape = int | Sequence[int]
@@ -346,6 +347,24 @@ genfromtxt, loadtxt, fromfile = _reader("genfromtxt"), _reader("loadtxt"), _read
 fromstring, frombuffer, fromiter = (_reader(n) for n in ("fromstring", "frombuffer", "fromiter"))
 
 
+def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
+    """Writes an array as a .npy file of NumPy. npx.save writes several, in MXNet's format."""
+    onp.save(file, onp.asarray(arr), allow_pickle=allow_pickle)
+
+
+def load(file: Any, *args: Any, **kwargs: Any) -> Any:
+    """The array of a .npy file, or a dict of those of a .npz file."""
+    found = onp.load(file, *args, **kwargs)
+    if not isinstance(found, onp.ndarray):
+        return {name: array(found[name]) for name in found.files}
+    return array(found)
+
+
+def savez(file: Any, *args: Any, **kwds: Any) -> None:
+    """Writes arrays as a .npz file of NumPy."""
+    onp.savez(file, *map(onp.asarray, args), **{k: onp.asarray(v) for k, v in kwds.items()})
+
+
 class _Grid:
     """np.mgrid and np.ogrid: np.mgrid[0:3, 0:1:5j], of float32."""
 
@@ -367,6 +386,18 @@ __all__ = [
     *("arange", "asanyarray", "asarray", "ascontiguousarray", "blackman", "empty", "empty_like"),
     *("eye", "frombuffer", "fromfile", "fromfunction", "fromiter", "fromstring", "full"),
     *("full_like", "genfromtxt", "geomspace", "hamming", "hanning", "identity", "indices"),
-    *("linspace", "loadtxt", "logspace", "meshgrid", "mgrid", "ogrid", "ones", "ones_like", "tri"),
+    *(
+        "linspace",
+        "load",
+        "loadtxt",
+        "logspace",
+        "meshgrid",
+        "mgrid",
+        "ogrid",
+        "ones",
+        "ones_like",
+        "save",
+    ),
+    *("savez", "tri"),
     *("zeros", "zeros_like"),
 ]

@@ -11,10 +11,8 @@ from ...kernels.ops import np as _records  # noqa: F401  (fills the registry)
 from ...kernels.record import REGISTRY
 from ..functions import operator_function
 from .array import operand
-from .operators import PAIRS_OF, function
-
-for _name in PAIRS_OF:
-    globals()[_name] = function(_name)
+from .products import dot, einsum, matmul, tensordot, trace  # noqa: F401
+from .ufuncs import *  # noqa: F403
 
 
 def _made(full: str, name: str) -> Callable[..., Any]:

@@ -4,7 +4,6 @@ under their names."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as onp

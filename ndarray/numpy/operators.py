@@ -1,21 +1,23 @@
-"""Binary functions of mx.np, np.add(x, 2), and Python's operators on its arrays, x + 2."""
+"""Python's operators on arrays of mx.np and on their Symbols: x + 2, x // y, x &= mask."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as onp
+
 from ...engine._array import invoke1
-from ...engine.error import InvalidType, ShapeError
+from ...engine.error import DTypeError, ShapeError
 from ...kernels import precision
 from ...kernels.ops.np.arithmetic import PAIRS
-from ...kernels.plan import Plan
-from ...kernels.record import lookup
+from ...kernels.plan import Plan, infer
+from ...kernels.record import Operator, lookup
+from ...kernels.spec import NUMPY_DTYPES
 from ..fronts import Steps
 from ..invoke import invoke
 from ..launch import Plans, copy_into, run
 from ..ndarray import NDArray, state
-from ..numpy_mode import np_ufunc_legal_option
 from ..tape import record, refuse_recorded
 from .array import array, ndarray
 
@@ -38,7 +40,7 @@ def binary(name: str) -> tuple[Binary, Binary]:
             plan = None
         if plan.__class__ is not Plan or precision.used:
             if plan.__class__ is Steps and not precision.used:
-                return plan.call((x,) if scalars else (x, other), scalars, None)
+                return plan.call((x,) if scalars else (x, other), scalars)
             return made(x, other)
         out = invoke1(plan.handle, plan.out_spec, x, other)
         if state.recording:
@@ -46,7 +48,7 @@ def binary(name: str) -> tuple[Binary, Binary]:
         return out
 
     def made(x: Any, other: Any) -> Any:
-        other = operand(other)
+        other = operand(other, x)
         if other is NotImplemented:
             return other
         if other.__class__ in NUMBERS:
@@ -55,7 +57,7 @@ def binary(name: str) -> tuple[Binary, Binary]:
         return invoke(both, (x, other), {}, None, None, pairs if key else None, key)
 
     def backward(x: Any, other: Any) -> Any:
-        other = operand(other)
+        other = operand(other, x)
         if other.__class__ in NUMBERS:
             return of_number(left, on_left, x, other)
         return other if other is NotImplemented else invoke(both, (other, x), {})
@@ -63,8 +65,10 @@ def binary(name: str) -> tuple[Binary, Binary]:
     def of_number(op: Any, plans: Plans, x: Any, number: Any) -> Any:
         key = (x._spec, number.__class__) if x.__class__ is ndarray else None
         plan = plans[key] if key else None
-        if plan.__class__ is Plan and not precision.used:
-            return run(plan, (x,), (number,))
+        if plan is not None and not precision.used:
+            return (
+                run(plan, (x,), (number,)) if plan.__class__ is Plan else plan.call((x,), (number,))
+            )
         attrs = {"scalar": number, "is_int": is_whole(number)}
         return invoke(op, (x,), attrs, None, None, plans if key else None, key)
 
@@ -78,13 +82,15 @@ def is_whole(number: Any) -> bool:
     return number.__class__ is not float
 
 
-def operand(value: Any) -> Any:
+def operand(value: Any, beside: Any = None) -> Any:
     """What stands beside an array: an array or Symbol, or a number of Python. NotImplemented: it is
-    neither."""
+    neither. A bool beside an array is a bool, not a number."""
+    if value.__class__ is bool and isinstance(beside, NDArray):
+        return array(onp.bool_(value), ctx=beside.context)
     if value.__class__ in NUMBERS or isinstance(value, NDArray) or hasattr(value, "_call_operator"):
         return value
     if getattr(value, "ndim", None) == 0:  # of NumPy
-        return value.item()
+        return operand(value.item(), beside)
     return (
         array(value)
         if hasattr(value, "__array__") or isinstance(value, (list, tuple))
@@ -92,25 +98,69 @@ def operand(value: Any) -> Any:
     )
 
 
-def _in_place(forward: Binary) -> Binary:
-    def method(self: NDArray, other: Any) -> Any:
-        refuse_recorded(self, other)
-        made = forward(self, other)
-        if made is NotImplemented:
-            return made
-        copy_into(made, self)
-        return self
+# ---- in place ------------------------------------------------------------------------------------
+
+
+def into(
+    op: Operator,
+    inputs: Sequence[NDArray],
+    attrs: dict[str, Any],
+    out: NDArray,
+    plans: Plans | None = None,
+    key: Any = None,
+) -> NDArray:
+    """Calls an operator of one result and writes that into an array: directly where it has the
+    result's type. Raises DTypeError for floats into whole numbers, and what NumPy refuses too."""
+    (made,) = infer(op, op.parse(attrs), [x._spec.type for x in inputs])
+    if tuple(made.shape) != out.shape:
+        raise ShapeError(op.name, f"out must have the result's shape {made.shape}, got {out.shape}")
+    dtype = out._spec.dtype
+    if made.dtype == dtype:
+        return invoke(op, inputs, attrs, out, None, plans, key)
+    if not onp.can_cast(NUMPY_DTYPES[made.dtype], NUMPY_DTYPES[dtype], "same_kind"):
+        rule = f"a result of {made.dtype} does not go into an array of {dtype}"
+        raise DTypeError(op.name, rule, fix=f"x.astype({made.dtype!r}), or a new array")
+    copy_into(invoke(op, inputs, attrs), out)
+    return out
+
+
+def in_place(name: str) -> Binary:
+    """The method for `x <op>= other`: writes into x's memory."""
+    both, right = lookup(f"_npi_{name}"), lookup(f"_npi_{name}_scalar")
+    plans = Plans()
+
+    def method(x: Any, other: Any) -> Any:
+        other = operand(other, x)
+        if other is NotImplemented:
+            return other
+        is_number = other.__class__ in NUMBERS
+        refuse_recorded(x, None if is_number else other)
+        key = (x._spec, other.__class__ if is_number else other._spec)
+        plan = plans[key]
+        if plan.__class__ is Plan and not precision.used and plan.out_spec is x._spec:
+            return run(plan, (x,), (other,), x) if is_number else run(plan, (x, other), (), x)
+        if is_number:
+            return into(right, (x,), {"scalar": other, "is_int": is_whole(other)}, x, plans, key)
+        return into(both, (x, other), {}, x, plans, key)
 
     return method
 
+
+# ---- all of them ---------------------------------------------------------------------------------
 
 OPERATORS = {
     "add": "add",
     "sub": "subtract",
     "mul": "multiply",
     "truediv": "true_divide",
+    "floordiv": "floor_divide",
     "mod": "mod",
     "pow": "power",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "left_shift",
+    "rshift": "right_shift",
 }
 COMPARISONS = {
     "eq": "equal",
@@ -120,60 +170,78 @@ COMPARISONS = {
     "lt": "less",
     "le": "less_equal",
 }
+OF_ONE = {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "bitwise_not"}
 PAIRS_OF = {name: binary(name) for name in PAIRS}
 
 
-def add_operators(cls: type, in_place: bool) -> None:
-    """Gives a class of arrays or Symbols Python's operators."""
+def _of_one(name: str) -> Callable[[Any], Any]:
+    op, plans = lookup(f"_npi_{name}"), Plans(sure=True)
+
+    def method(x: Any) -> Any:
+        if x.__class__ is not ndarray:
+            return invoke(op, (x,), {})
+        plan = plans[x._spec]
+        if plan.__class__ is Plan and not precision.used:
+            return run(plan, (x,))
+        return invoke(op, (x,), {}, None, None, plans, x._spec)
+
+    return method
+
+
+def _matmul(x: Any, other: Any) -> Any:
+    other = operand(other, x)
+    return other if other is NotImplemented else invoke(lookup("_npi_matmul"), (x, other), {})
+
+
+def _rmatmul(x: Any, other: Any) -> Any:
+    other = operand(other, x)
+    return other if other is NotImplemented else invoke(lookup("_npi_matmul"), (other, x), {})
+
+
+def _imatmul(x: Any, other: Any) -> Any:
+    other = operand(other, x)
+    refuse_recorded(x, other)
+    return other if other is NotImplemented else into(lookup("_npi_matmul"), (x, other), {}, x)
+
+
+def _divmod(x: Any, other: Any) -> Any:
+    return PAIRS_OF["floor_divide"][0](x, other), PAIRS_OF["mod"][0](x, other)
+
+
+def _rdivmod(x: Any, other: Any) -> Any:
+    return PAIRS_OF["floor_divide"][1](x, other), PAIRS_OF["mod"][1](x, other)
+
+
+def _round(x: Any, decimals: int | None = None) -> Any:
+    return invoke(lookup("_npi_around"), (x,), {"decimals": decimals or 0})
+
+
+OTHERS = {
+    "matmul": _matmul,
+    "rmatmul": _rmatmul,
+    "divmod": _divmod,
+    "rdivmod": _rdivmod,
+    "round": _round,
+}
+
+
+def add_operators(cls: type, writes: bool) -> None:
+    """Gives a class of arrays or Symbols Python's operators. writes: those in place, too."""
     for method, name in OPERATORS.items():
         forward, backward = PAIRS_OF[name]
         setattr(cls, f"__{method}__", forward)
         setattr(cls, f"__r{method}__", backward)
-        if in_place:
-            setattr(cls, f"__i{method}__", _in_place(forward))
+        if writes:
+            setattr(cls, f"__i{method}__", in_place(name))
     for method, name in COMPARISONS.items():
         setattr(cls, f"__{method}__", PAIRS_OF[name][0])
+    for method, name in OF_ONE.items():
+        setattr(cls, f"__{method}__", _of_one(name))
+    for method, function in OTHERS.items():
+        setattr(cls, f"__{method}__", function)
+    if writes:
+        setattr(cls, "__imatmul__", _imatmul)
     setattr(cls, "__hash__", object.__hash__)
 
 
-add_operators(ndarray, in_place=True)
-
-
-def function(name: str) -> Callable[..., Any]:
-    """np.add and its kin: of two operands, one of which may be a number."""
-    forward, backward = PAIRS_OF[name]
-
-    def call(x1: Any, x2: Any, out: Any = None, where: Any = True, **kwargs: Any) -> Any:
-        first, second = operand(x1), operand(x2)
-        if first is NotImplemented or second is NotImplemented:
-            raise InvalidType(
-                f"np.{name}: operands must be arrays or numbers, got {x1!r} and {x2!r}"
-            )
-        if first.__class__ in NUMBERS and second.__class__ in NUMBERS:
-            first = array(first)
-        made = backward(second, first) if first.__class__ in NUMBERS else forward(first, second)
-        return written(made, out, where, kwargs)
-
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"{lookup(f'_npi_{name}').doc} Either may be a number."
-    return call
-
-
-def written(made: Any, out: Any, where: Any, options: dict[str, Any]) -> Any:
-    """The result of a ufunc with NumPy's keywords. where: elsewhere `out` stays. Raises TypeError
-    for a keyword that ufuncs do not have."""
-    for key, value in options.items():
-        if key != "dtype" and not np_ufunc_legal_option(key, value):
-            raise InvalidType(f"np: {key}={value!r} is no option of ufuncs\n  fix: leave it out")
-    if options.get("dtype") is not None:
-        made = made.astype(options["dtype"])
-    if where is not True:
-        other = out if out is not None else invoke(lookup("zeros_like"), (made,), {})
-        made = invoke(lookup("_npi_where"), (array(where, "bool"), made, other), {})
-    if out is None:
-        return made
-    if out.shape != made.shape:
-        raise ShapeError("out", f"must have the result's shape {made.shape}, got {out.shape}")
-    refuse_recorded(out, made)
-    copy_into(made, out)
-    return out
+add_operators(ndarray, writes=True)

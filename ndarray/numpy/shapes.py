@@ -10,8 +10,7 @@ import numpy as onp
 
 from ...engine import lib
 from ...engine.error import InvalidType, InvalidValue, ShapeError
-from ...kernels.record import lookup
-from ..invoke import invoke
+from .. import functions
 from ..launch import copy_into
 from ..ndarray import NDArray
 from .array import is_symbol, operand
@@ -19,7 +18,7 @@ from .array import is_symbol, operand
 
 def call(name: str, *inputs: Any, out: Any = None, **attrs: Any) -> Any:
     """An operator on arrays, Symbols, or what becomes an array."""
-    return invoke(lookup(name), [operand(x) for x in inputs], attrs, out)
+    return getattr(functions, name)(*[operand(x) for x in inputs], out=out, **attrs)
 
 
 def several_arrays(seq: Any, what: str) -> list:
@@ -45,7 +44,7 @@ def _to(made: Any, dtype: Any, out: Any) -> Any:
 
 def concatenate(seq: Any, axis: int | None = 0, out: Any = None, dtype: Any = None) -> Any:
     """Arrays joined along an axis, in their common dtype; axis None: flat."""
-    made = invoke(lookup("_npi_concatenate"), several_arrays(seq, "np.concatenate"), {"dim": axis})
+    made = call("_npi_concatenate", *several_arrays(seq, "np.concatenate"), dim=axis)
     return _to(made, dtype, out) if out is not None or dtype is not None else made
 
 
@@ -54,13 +53,13 @@ concat = concatenate
 
 def stack(arrays: Any, axis: int = 0, out: Any = None) -> Any:
     """Arrays of one shape joined along a new axis."""
-    made = invoke(lookup("_npi_stack"), several_arrays(arrays, "np.stack"), {"axis": axis})
+    made = call("_npi_stack", *several_arrays(arrays, "np.stack"), axis=axis)
     return _to(made, None, out)
 
 
 def vstack(arrays: Any, out: Any = None) -> Any:
     """Arrays joined along axis 0; vectors are rows."""
-    return _to(invoke(lookup("_npi_vstack"), several_arrays(arrays, "np.vstack"), {}), None, out)
+    return _to(call("_npi_vstack", *several_arrays(arrays, "np.vstack")), None, out)
 
 
 row_stack = vstack
@@ -68,17 +67,17 @@ row_stack = vstack
 
 def hstack(arrays: Any) -> Any:
     """Arrays joined along axis 1; vectors along their only one."""
-    return invoke(lookup("_npi_hstack"), several_arrays(arrays, "np.hstack"), {})
+    return call("_npi_hstack", *several_arrays(arrays, "np.hstack"))
 
 
 def dstack(arrays: Any) -> Any:
     """Arrays joined along axis 2."""
-    return invoke(lookup("_npi_dstack"), several_arrays(arrays, "np.dstack"), {})
+    return call("_npi_dstack", *several_arrays(arrays, "np.dstack"))
 
 
 def column_stack(tup: Any) -> Any:
     """Arrays joined along axis 1; vectors are columns."""
-    return invoke(lookup("_npi_column_stack"), several_arrays(tup, "np.column_stack"), {})
+    return call("_npi_column_stack", *several_arrays(tup, "np.column_stack"))
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Any:

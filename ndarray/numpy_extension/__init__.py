@@ -32,6 +32,7 @@ from ..numpy_mode import (  # noqa: F401
     use_np_shape,
 )
 from . import random  # noqa: F401
+from .files import load, save  # noqa: F401
 
 _operator, __dir__ = derive(
     __name__,

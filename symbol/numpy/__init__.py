@@ -12,7 +12,7 @@ from ...kernels.record import REGISTRY
 from ...ndarray import numpy
 from ...ndarray.functions import __name__ as DERIVED  # the module of functions made of records
 from ..symbol import function_of
-from . import random  # noqa: F401
+from . import linalg, random  # noqa: F401
 from .symbol import _Symbol, symbols  # noqa: F401  (_Symbol: MXNet's place)
 
 

@@ -99,8 +99,12 @@ def same(got, want, where=""):
         got = onp.asarray(plain(got))
         assert got.shape == want.shape
         kinds = {"u": "i"}
-        assert kinds.get(got.dtype.kind, got.dtype.kind) == kinds.get(want.dtype.kind, want.dtype.kind)
-        onp.testing.assert_allclose(got.astype("float64"), want.astype("float64"), rtol=1e-6, atol=1e-6)
+        assert kinds.get(got.dtype.kind, got.dtype.kind) == kinds.get(
+            want.dtype.kind, want.dtype.kind
+        )
+        onp.testing.assert_allclose(
+            got.astype("float64"), want.astype("float64"), rtol=1e-6, atol=1e-6
+        )
     else:
         assert got == want
 

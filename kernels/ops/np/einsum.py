@@ -122,7 +122,11 @@ front(
     _einsum,
     inputs=("*data",),
     variadic_key="num_args",
-    params=(Param("num_args", "int"), Param("subscripts", "str", ""), Param("optimize", "str", "0")),
+    params=(
+        Param("num_args", "int"),
+        Param("subscripts", "str", ""),
+        Param("optimize", "str", "0"),
+    ),
     ref=lambda xp, *data, num_args, subscripts, optimize: np.einsum(subscripts, *data),
     samples=(
         sample((2, 3), (3, 4), num_args=2, subscripts="ij,jk"),

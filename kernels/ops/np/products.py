@@ -3,16 +3,16 @@ matrices. Every sum of products is one `dot` or `batch_dot`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from ....engine.error import OperatorError, ShapeError
-from ...front import alike, as_float, cast, dtype_of, front, reshaped
-from ...record import Array, Param, sample, uniform
-from ...shapes import many_axes, one_axis
+from ....engine.error import DTypeError, OperatorError, ShapeError
+from ...front import alike, as_float, broadcast, cast, dtype_of, front, reshaped
+from ...record import Array, Param, sample
+from ...shapes import one_axis
 from .einsum import permuted
 
 AB = ("a", "b")
@@ -75,18 +75,10 @@ def matmul(F: Any, a: Array, b: Array) -> Array:
     return reshaped(F, y, (*y.shape[:-2], y.shape[-1])) if na == 1 else y
 
 
-def batched(F: Any, op: str, a: Array, b: Array, matrix: int = 2) -> tuple[Array, Array]:
-    """Stacks of matrices, with one batch shape. matrix: how many axes are not of the batch."""
-    lead = common_shape(op, tuple(a.shape[:-matrix]), tuple(b.shape[:-matrix]))
-
-    def spread(x: Array) -> Array:
-        inner = tuple(x.shape[-matrix:])
-        if tuple(x.shape) == (*lead, *inner):
-            return x
-        ones = (1,) * (len(lead) + matrix - len(x.shape))
-        return F.broadcast_to(reshaped(F, x, (*ones, *x.shape)), shape=(*lead, *inner))
-
-    return spread(a), spread(b)
+def batched(F: Any, op: str, a: Array, b: Array) -> list[Array]:
+    """Stacks of matrices, with one batch shape."""
+    lead = common_shape(op, tuple(a.shape[:-2]), tuple(b.shape[:-2]))
+    return [broadcast(F, x, (*lead, *x.shape[-2:])) for x in (a, b)]
 
 
 def common_shape(op: str, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
@@ -153,16 +145,20 @@ front(
     _inner,
     inputs=AB,
     ref=lambda xp, a, b: np.inner(a, b),
-    samples=(sample((3,), (3,)), sample((2, 3), (4, 3)), sample((2, 3), (3,)), sample((3,), (2, 3)), sample((), (3,))),
+    samples=(
+        sample((3,), (3,)),
+        sample((2, 3), (4, 3)),
+        sample((2, 3), (3,)),
+        sample((3,), (2, 3)),
+        sample((), (3,)),
+    ),
     doc="The product of the last axes of a and b, summed.",
 )
 
 
 def _outer(F: Any, a: Array, b: Array) -> Array:
     a, b = alike(F, a, b)
-    return F.broadcast_mul(
-        reshaped(F, a, (prod(a.shape), 1)), reshaped(F, b, (1, prod(b.shape)))
-    )
+    return F.broadcast_mul(reshaped(F, a, (prod(a.shape), 1)), reshaped(F, b, (1, prod(b.shape))))
 
 
 front(
@@ -278,7 +274,9 @@ front(
     _tensordot_axes,
     inputs=AB,
     params=(Param("a_axes_summed", "shape", ()), Param("b_axes_summed", "shape", ())),
-    ref=lambda xp, a, b, a_axes_summed, b_axes_summed: np.tensordot(a, b, (a_axes_summed, b_axes_summed)),
+    ref=lambda xp, a, b, a_axes_summed, b_axes_summed: np.tensordot(
+        a, b, (a_axes_summed, b_axes_summed)
+    ),
     samples=(
         sample((2, 3), (4, 3), a_axes_summed=(1,), b_axes_summed=(1,)),
         sample((3, 2), (3, 4), a_axes_summed=(0,), b_axes_summed=(0,)),
@@ -307,7 +305,12 @@ front(
     _kron,
     inputs=AB,
     ref=lambda xp, a, b: np.kron(a, b),
-    samples=(sample((2, 3), (3, 2)), sample((2,), (3, 2)), sample((2, 2, 2), (2,)), sample((), (2,))),
+    samples=(
+        sample((2, 3), (3, 2)),
+        sample((2,), (3, 2)),
+        sample((2, 2, 2), (2,)),
+        sample((), (2,)),
+    ),
     doc="The Kronecker product: blocks of b, times the elements of a.",
 )
 
@@ -318,13 +321,17 @@ def _cross(
     if axis is not None:
         axisa = axisb = axisc = axis
     xs = []
-    for x, at, name in zip(alike(F, a, b), (axisa, axisb), AB):
+    a, b = alike(F, a, b)
+    if dtype_of(a) == "bool":
+        raise DTypeError("np.cross", "subtracts, which bools cannot", fix="a.astype('int32')")
+    for x, at, name in zip((a, b), (axisa, axisb), AB):
         if not x.shape:
             raise ShapeError("np.cross", f"{name} needs an axis, got the shape ()")
         at = one_axis("np.cross", at, len(x.shape))
         if x.shape[at] not in (2, 3):
             raise ShapeError(
-                "np.cross", f"vectors must have 2 or 3 elements, got {name} {tuple(x.shape)}, axis {at}"
+                "np.cross",
+                f"vectors must have 2 or 3 elements, got {name} {tuple(x.shape)}, axis {at}",
             )
         ps = [F.slice_axis(x, axis=at, begin=i, end=i + 1) for i in range(x.shape[at])]
         xs.append([reshaped(F, p, (*x.shape[:at], *x.shape[at + 1 :])) for p in ps])
@@ -396,7 +403,7 @@ def _square(op: str, a: Array) -> int:
 def identity_like(F: Any, a: Array) -> Array:
     """Unit matrices of a's shape and dtype."""
     n = a.shape[-1]
-    return F.broadcast_to(F._eye(N=n, M=n, dtype=dtype_of(a)), shape=tuple(a.shape))
+    return F.broadcast_add(F.zeros_like(a), F._eye(N=n, M=n, dtype=dtype_of(a)))
 
 
 def _matrix_power(F: Any, a: Array, n: int) -> Array:
@@ -489,9 +496,7 @@ front(
 # ---- diagonals, powers of a vector ---------------------------------------------------------------
 
 
-def _trace(
-    F: Any, data: Array, offset: int, axis1: int, axis2: int, dtype: str | None
-) -> Array:
+def _trace(F: Any, data: Array, offset: int, axis1: int, axis2: int, dtype: str | None) -> Array:
     if len(data.shape) < 2:
         raise ShapeError("np.trace", f"a must have at least 2 axes, got {tuple(data.shape)}")
     n = len(data.shape)
@@ -500,8 +505,7 @@ def _trace(
         raise ShapeError("np.trace", f"axis1 and axis2 must differ, got {axis1} and {axis2}")
     x = cast(F, data, dtype or ("int64" if dtype_of(data) == "bool" else dtype_of(data)))
     if max(data.shape[i] - max(-offset, 0), 0) == 0 or max(data.shape[j] - max(offset, 0), 0) == 0:
-        left = tuple([size for k, size in enumerate(data.shape) if k not in (i, j)])
-        return F._zeros(shape=left, dtype=dtype_of(x))
+        return F.sum(F.slice_axis(x, axis=i, begin=0, end=0), axis=(i, j), to_scalar=True)
     return F.sum(F.diag(x, k=offset, axis1=i, axis2=j), axis=-1, to_scalar=True)
 
 
@@ -536,7 +540,9 @@ def _vander(F: Any, x: Array, N: int | None, increasing: bool) -> Array:
         raise OperatorError("np.vander", f"N must not be negative, got {n}")
     x = cast(F, x, "int64" if dtype_of(x) == "bool" else dtype_of(x))
     if n == 0 or rows == 0:
-        return F._zeros(shape=(rows, n), dtype=dtype_of(x))
+        return broadcast(
+            F, F.slice_axis(reshaped(F, x, (rows, 1)), axis=1, begin=0, end=min(n, 1)), (rows, n)
+        )
     power = reshaped(F, x, (rows, 1))
     found, width = F.ones_like(power), 1
     while width < n:  # twice as many columns: those there are, times x ** width
@@ -555,7 +561,12 @@ front(
     ref=lambda xp, x, N, increasing: np.vander(x, N, increasing).astype(
         "int64" if x.dtype == bool else x.dtype
     ),
-    samples=(sample((3,)), sample((4,), N=6), sample((3,), N=2, increasing=True), sample((2,), N=1)),
+    samples=(
+        sample((3,)),
+        sample((4,), N=6),
+        sample((3,), N=2, increasing=True),
+        sample((2,), N=1),
+    ),
     doc="Powers of x as columns, falling, or rising with increasing.",
 )
 

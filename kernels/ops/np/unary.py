@@ -68,7 +68,13 @@ UNARY = {
 }
 
 
+# the functions of x alone that are ufuncs, under all their names, and NumPy's for numbers
+FUNCTIONS: dict[str, Callable] = {}
+
+
 def _register(name: str, unary: Unary) -> None:
+    FUNCTIONS.update(dict.fromkeys((name, *unary.aliases), unary.ref))
+
     def rule(F: Any, x: Array) -> Array:
         dtype = dtype_of(x)
         if dtype == "bool" and unary.bools == "refuse":
@@ -103,6 +109,7 @@ def _composed(
     name: str, rule: Callable, ref: Callable, doc: str, *samples: Sample, aliases: tuple = ()
 ) -> None:
     """A function that is several operators. rule: (F, x) of floats, to which others become."""
+    FUNCTIONS[name] = ref
     front(
         f"_npi_{name}",
         lambda F, x: rule(F, as_float(F, x)),
@@ -176,6 +183,7 @@ def _modf(F: Any, x: Array) -> list[Array]:
 # ---- tests of elements ---------------------------------------------------------------------------
 def _asks(name: str, rule: Callable, ref: Callable, doc: str, whole: bool | None = None) -> None:
     """whole: the answer for all whole numbers; None: `rule` is asked."""
+    FUNCTIONS[name] = ref
 
     def full(F: Any, x: Array) -> Array:
         if whole is None or dtype_of(x) in FLOATS:
@@ -239,6 +247,9 @@ front(
 )
 
 
+FUNCTIONS |= dict.fromkeys(("bitwise_not", "invert", "bitwise_invert"), np.bitwise_not)
+
+
 # ---- with parameters -----------------------------------------------------------------------------
 def _reciprocal(F: Any, x: Array) -> Array:
     if dtype_of(x) in FLOATS:
@@ -247,12 +258,14 @@ def _reciprocal(F: Any, x: Array) -> Array:
 
 
 def _reciprocal_ref(x: Array) -> Array:
+    x = np.asarray(x)
     x = x.astype(np.int8) if x.dtype == bool else x
     return (
         np.where(x == 0, 0, np.reciprocal(np.where(x == 0, 1, x))) if x.dtype.kind != "f" else 1 / x
     )
 
 
+FUNCTIONS["reciprocal"] = _reciprocal_ref
 front(
     "_npi_reciprocal",
     _reciprocal,
