@@ -118,9 +118,9 @@ class Alone(NamedTuple):
 
 
 def alone(group: Group, in_dtypes: Sequence[str]) -> Alone | None:
-    """What a group computes whose steps are casts of its inputs, an expression of these, and perhaps
-    a cast of its result: a loop made when plait was built serves it. None: it is more, or a cast
-    rounds to 16 bits."""
+    """What a group computes whose steps are casts of its inputs, an expression of these, and
+    perhaps a cast of its result: a loop made when plait was built serves it. None: it is more, or
+    a cast rounds to 16 bits."""
     n_in, steps = len(in_dtypes), group.steps
     if len(group.results) != 1 or group.results[0].reduce or group.rows:
         return None
