@@ -48,9 +48,7 @@ def parse(subscripts: str, shapes: Sequence[tuple[int, ...]]) -> Parsed:
     known = {x for labels in operands for x in labels}
     for x in output:
         if x not in known:
-            raise OperatorError(
-                "np.einsum", f"the output of {subscripts!r} has {x!r}, no operand has"
-            )
+            raise OperatorError("np.einsum", f"the output of {subscripts!r} has {x!r}, no operand has")
     return Parsed(operands, output, _sizes(subscripts, operands, shapes))
 
 

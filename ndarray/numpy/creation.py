@@ -18,8 +18,7 @@ from ..invoke import invoke
 from ..launch import copy_into
 from ..ndarray import NDArray, from_memory
 from .array import array, fresh, is_symbol, ndarray, operand
-from .functions import broadcast_to
-from .functions import full_like as _full_like
+from .functions import broadcast_to, full_like as _full_like
 from .methods import row_major
 
 Shape = int | Sequence[int]

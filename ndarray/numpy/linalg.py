@@ -3,6 +3,7 @@ become float32. All have gradients, of both orders, where they have a derivative
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,21 +12,12 @@ from ...kernels.ops.np.norms import FLATTENED, FROBENIUS, NUCLEAR, NUMBER
 from ...kernels.record import Array
 from ..ndarray import NDArray
 from .array import operand
-from .products import front
+from .products import front, matmul, tensordot
 from .products import trace as _trace
 
 cholesky, inv, det, eigvals, solve, tensorinv, matrix_power, eigvalsh = [
     front(f"_npi_{name}")
-    for name in (
-        "cholesky",
-        "inv",
-        "det",
-        "eigvals",
-        "solve",
-        "tensorinv",
-        "matrix_power",
-        "eigvalsh",
-    )
+    for name in ("cholesky", "inv", "det", "eigvals", "solve", "tensorinv", "matrix_power", "eigvalsh")
 ]
 _eig, _eigh, _slogdet, _qr, _svd, _lstsq = [
     front(f"_npi_{name}") for name in ("eig", "eigh", "slogdet", "qr", "svd", "lstsq")
@@ -150,9 +142,7 @@ def norm(x: Array, ord: Any = None, axis: Any = None, keepdims: bool = False) ->
     n_axes = len(axis) if axis is not None else getattr(x, "ndim", None)
     order, flag = _flag("norm", ord, axis is None)
     if n_axes == 1 and isinstance(ord, str):
-        raise InvalidValue(
-            f"np.linalg.norm: ord={ord!r} is for matrices, got vectors\n  fix: ord=2"
-        )
+        raise InvalidValue(f"np.linalg.norm: ord={ord!r} is for matrices, got vectors\n  fix: ord=2")
     if n_axes == 2 and flag == NUMBER and abs(order) == 2:
         flag = 0
     return _norm(x, ord=order, axis=axis, keepdims=keepdims, flag=flag)

@@ -4,6 +4,7 @@ under their names."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as onp

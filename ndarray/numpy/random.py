@@ -262,9 +262,7 @@ class Random:
         except TypeError:
             inputs.append(self.given(a))
             if isinstance(a, NDArray) and not a.shape:
-                raise InvalidValue(
-                    "random.choice: a must be a whole number or have an axis"
-                ) from None
+                raise InvalidValue("random.choice: a must be a whole number or have an axis") from None
         if p is not None:
             attrs["weighted"] = True
             inputs.append(self._probabilities(p))

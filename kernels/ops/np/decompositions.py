@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ....engine.error import ShapeError
+from ....engine.error import OperatorError, ShapeError
 from ...front import DEFAULT, alike, as_float, cast, dtype_of, front, reshaped
 from ...record import HALVES, NATIVE_FLOATS, Array, Param, definite, sample, values
 from ...shapes import one_axis

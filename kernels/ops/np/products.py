@@ -3,7 +3,7 @@ matrices. Every sum of products is one `dot` or `batch_dot`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from ....engine.error import DTypeError, OperatorError, ShapeError
 from ...front import alike, as_float, broadcast, cast, dtype_of, front, reshaped
-from ...record import Array, Param, sample
-from ...shapes import one_axis
+from ...record import Array, Param, sample, uniform
+from ...shapes import many_axes, one_axis
 from .einsum import permuted
 
 AB = ("a", "b")
