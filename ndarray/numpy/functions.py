@@ -12,6 +12,7 @@ from ...kernels.record import REGISTRY
 from ..functions import operator_function
 from .array import operand
 from .products import dot, einsum, matmul, tensordot, trace  # noqa: F401
+from .statistics import *  # noqa: F403
 from .ufuncs import *  # noqa: F403
 
 
