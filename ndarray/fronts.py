@@ -90,7 +90,9 @@ def call_front(
     kept = found.steps[0].plan if whole else found
     if plans is not None and all([step.plan.pending is None for step in found.steps]):
         plans[key] = kept
-    return found.call(inputs, scalars, out) if kept is found else run(kept, inputs, scalars, out)
+    if kept is found or out is not None:
+        return found.call(inputs, scalars, out)
+    return run(kept, inputs, scalars)
 
 
 def _is_whole(found: Steps, n: int, scalars: Sequence[float]) -> bool:

@@ -121,7 +121,6 @@ front(
 # ---- extremes ------------------------------------------------------------------------------------
 def _extreme(name: str, of: str, ref: Callable, aliases: tuple[str, ...]) -> None:
     def rule(F: Any, a: Array, axis: Any, keepdims: bool, initial: float | None) -> Array:
-        x = cast(F, a, "uint8") if dtype_of(a) == "bool" else a
         if not counted(a, axis):
             if initial is None:
                 raise ShapeError(
@@ -132,7 +131,7 @@ def _extreme(name: str, of: str, ref: Callable, aliases: tuple[str, ...]) -> Non
                 )
             shape = reduced_shape(tuple(a.shape), axes_of(axis, len(a.shape)), keepdims, True)
             return F._full(shape=shape, dtype=dtype_of(a), value=initial)
-        y = reduced(F, of, x, axis, keepdims)
+        y = reduced(F, of, a, axis, keepdims)
         if initial is not None:
             y = getattr(F, f"_{of}imum_scalar")(y, scalar=initial)
         return cast(F, y, dtype_of(a))
@@ -244,7 +243,7 @@ def _truth(name: str, of: str, ref: Callable, aliases: tuple[str, ...]) -> None:
         if not counted(a, axis):
             shape = reduced_shape(tuple(a.shape), axes_of(axis, len(a.shape)), keepdims, True)
             return F._full(shape=shape, dtype="bool", value=float(of == "min"))
-        x = F._not_equal_scalar(cast(F, a, "uint8") if dtype_of(a) == "bool" else a, scalar=0.0)
+        x = a if dtype_of(a) == "bool" else F._not_equal_scalar(a, scalar=0.0)
         return cast(F, reduced(F, of, x, axis, keepdims), "bool")
 
     front(
