@@ -8,7 +8,17 @@ from ...engine import lib
 from .. import cuda
 from ..cpu.layout import MAX_DIMS, code, cost, reduced_dims
 from ..native import Native
-from ..record import FLOATS, NATIVE, NATIVE_FLOATS, NATIVE_INTS, NUMERIC, Attrs, Operator, Type, Types
+from ..record import (
+    FLOATS,
+    NATIVE,
+    NATIVE_FLOATS,
+    NATIVE_INTS,
+    NUMERIC,
+    Attrs,
+    Operator,
+    Type,
+    Types,
+)
 from ..shapes import lines, many_axes
 from . import on_cpu, on_cuda
 
