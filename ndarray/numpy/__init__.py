@@ -22,7 +22,11 @@ from .selection import *  # noqa: F403
 from .shapes import *  # noqa: F403
 
 _front, _fronts = _derive(
-    __name__, lambda full, name: getattr(_functions, name), "_npi_", "_np_", shown="np"
+    __name__,
+    lambda full, name: getattr(_functions, name),
+    *("_npi_", "_np_"),
+    shown="np",
+    random=False,
 )
 
 
@@ -48,3 +52,4 @@ def __dir__() -> list[str]:
 
 from . import methods as _methods  # noqa: E402, F401
 from . import protocols as _protocols  # noqa: E402, F401
+from . import standard as _standard  # noqa: E402, F401

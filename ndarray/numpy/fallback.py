@@ -27,7 +27,7 @@ NAMES = frozenset(
     " nanquantile nanmean nanstd nansum nanvar nextafter packbits partition piecewise place poly"
     " polyadd polyder polydiv polyfit polyint polymul polysub positive ptp putmask real roots"
     " searchsorted setdiff1d setxor1d signbit sort_complex spacing trapezoid union1d unpackbits"
-    " unwrap vander vectorize".split()
+    " unwrap vectorize".split()
 )
 # functions that NumPy 2 has under another name or not at all
 REPLACED = {

@@ -30,6 +30,7 @@ RENAMED = {
     "conjugate": "positive",
     "divide": "true_divide",
     "pow": "power",
+    "svd": "svd_of_numpy",
 }
 
 
