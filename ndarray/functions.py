@@ -12,7 +12,7 @@ from ..kernels import ops, precision  # noqa: F401  (ops fills the registry)
 from ..kernels.namespaces import derive
 from ..kernels.record import REGISTRY, REQUIRED, Operator
 from ..kernels.signature import dynamic_names, make_function, static_names
-from ..kernels.traits import Part
+from ..kernels.traits import Front, Part
 from . import creation
 from .creation import *  # noqa: F403
 from .custom import Custom  # noqa: F401
@@ -37,7 +37,7 @@ def operator_function(
     train_aware, variadic = op.train_aware, op.variadic
     found = op.trait(Part)
     part = None if found is None else found.of
-    plans = Plans()
+    plans, is_front = Plans(), op.has(Front)
 
     def call(inputs, static, dynamic, out, name, kwargs):
         while inputs and inputs[-1] is None and not variadic:
@@ -63,6 +63,9 @@ def operator_function(
                 if isinstance(error, MXNetError):
                     raise
                 key = None
+        if out is not None and is_front and plan.__class__ is not Steps:
+            # an `out` of another dtype gets the result converted
+            plan = plan if plan and getattr(out, "_spec", None) is plan.out_spec else None
         if plan.__class__ is Steps:
             return plan.call(inputs, numbers(dynamic, lists), out)
         if plan is not None:

@@ -34,7 +34,8 @@ def __getattr__(name: str) -> Callable[..., Any]:
     if name.startswith("__"):
         raise AttributeError(name)
     if name in vars(_functions):
-        return getattr(_functions, name)
+        globals()[name] = found = getattr(_functions, name)
+        return found
     try:
         return _front(name)
     except AttributeError as error:

@@ -11,7 +11,10 @@ from ...kernels.ops import np as _records  # noqa: F401  (fills the registry)
 from ...kernels.record import REGISTRY
 from ..functions import operator_function
 from .array import operand
+from .elements import *  # noqa: F403
 from .products import dot, einsum, matmul, tensordot, trace  # noqa: F401
+from .sets import *  # noqa: F403
+from .statistics import *  # noqa: F403
 from .ufuncs import *  # noqa: F403
 
 
