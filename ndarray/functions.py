@@ -27,11 +27,14 @@ __all__ = [*creation.__all__, "Custom"]  # what nd offers beside the operators
 
 
 def operator_function(
-    op: Operator, name: str, convert: Callable[[Any], Any] | None = None
+    op: Operator,
+    name: str,
+    convert: Callable[[Any], Any] | None = None,
+    order: Sequence[str] = (),
 ) -> Callable[..., Any]:
     """The eager function of an operator: looks up its plan by the attributes as given and the
     inputs' specs; calls without one go by `invoke`. convert: makes an array of an input that is
-    none."""
+    none. order: see make_function."""
     static_keys, dynamic_keys = static_names(op), dynamic_names(op)
     lists = any(p.dynamic and str(p.kind).startswith("floats") for p in op.params)
     train_aware, variadic = op.train_aware, op.variadic
@@ -91,7 +94,7 @@ def operator_function(
         attrs = op.counted(attrs, len(inputs))
         return {k: list_to_tuple(v) for k, v in attrs.items() if v is not REQUIRED}
 
-    return make_function(op, name, call, __name__)
+    return make_function(op, name, call, __name__, order)
 
 
 def apply(op: Operator, inputs: Any, attrs: Any) -> Any:

@@ -4,6 +4,7 @@ arguments decide which operator runs. In this file sum, all, max ... are NumPy's
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,8 +22,17 @@ from .shapes import call
 Axis = int | Sequence[int] | None
 
 
+# in MXNet's functions `out` does not come last
+ORDER = {
+    **dict.fromkeys(("max", "amax", "min", "amin"), ("a", "axis", "keepdims", "out")),
+    **dict.fromkeys(("argmax", "argmin"), ("a", "axis", "out")),
+    **dict.fromkeys(("mean", "var", "std", "prod", "product"), ("a", "axis", "dtype", "out")),
+}
+
+
 def derived(full: str, name: str) -> Callable[..., Any]:
-    return operator_function(REGISTRY[full], name, operand)
+    """The function of a record, with MXNet's order of arguments."""
+    return operator_function(REGISTRY[full], name, operand, ORDER.get(name, ()))
 
 
 def _chosen(a: Any, where: Any, value: float) -> Any:
@@ -112,7 +122,7 @@ def _moment(name: str, moment: Callable[..., Any]) -> Callable[..., Any]:
     def reduction(a: Any, *args: Any, where: Any = True, **kwargs: Any) -> Any:
         if where is True:
             return function(a, *args, **kwargs)
-        names = [p.name for p in REGISTRY[f"_npi_{name}"].params]
+        names = list(inspect.signature(function).parameters)[1:]
         given = dict(zip(names, args)) | kwargs
         x = operand(a)
         dtype = given.get("dtype")

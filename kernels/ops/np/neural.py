@@ -259,7 +259,7 @@ def _check(xp: Any, data: Any, msg: str) -> Any:
 
 operator(
     "_npx_constraint_check",
-    inputs=("data",),
+    inputs=("x",),
     params=(Param("msg", "str", "Constraint violated!"),),
     infer=lambda ins, msg: [Type((), "bool")],
     ref=_check,
