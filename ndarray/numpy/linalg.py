@@ -11,21 +11,12 @@ from ...kernels.ops.np.norms import FLATTENED, FROBENIUS, NUCLEAR, NUMBER
 from ...kernels.record import Array
 from ..ndarray import NDArray
 from .array import operand
-from .products import front
+from .products import front, matmul, tensordot  # noqa: F401
 from .products import trace as _trace
 
-cholesky, inv, det, eigvals, solve, tensorinv, matrix_power, eigvalsh = [
+cholesky, det, eigvals, eigvalsh, inv, matrix_power, solve, tensorinv = [
     front(f"_npi_{name}")
-    for name in (
-        "cholesky",
-        "inv",
-        "det",
-        "eigvals",
-        "solve",
-        "tensorinv",
-        "matrix_power",
-        "eigvalsh",
-    )
+    for name in "cholesky det eigvals eigvalsh inv matrix_power solve tensorinv".split()
 ]
 _eig, _eigh, _slogdet, _qr, _svd, _lstsq = [
     front(f"_npi_{name}") for name in ("eig", "eigh", "slogdet", "qr", "svd", "lstsq")
