@@ -11,7 +11,6 @@ from ..engine.error import DynamicShape
 from ..engine.recent import Recent
 from ..graph.fronts import outputs_of
 from ..graph.graph import Value, topological, variable
-from ..kernels import precision
 from ..kernels.plan import Plan, make_plan, open_scalars, scalars_of
 from ..kernels.record import Operator
 from ..kernels.scalar import UnknownScalar, given, value_of
@@ -70,8 +69,8 @@ def call_front(
     plans: Plans | None,
     key: Any,
 ) -> Any:
-    """Calls what a front stands for. attrs: complete. plans, key: where the caller keeps the plan of
-    a call that is one call of another operator."""
+    """Calls what a front stands for. attrs: complete. plans, key: where the caller keeps the plan
+    of a call that is one call of another operator."""
     stands_for = op.trait(Front)
     assert stands_for is not None
     train = {"train": state.training} if op.train_aware else {}
@@ -87,7 +86,7 @@ def call_front(
     if found.__class__ is not Steps:
         return _result(found(inputs), out)
     whole = _is_whole(found, len(inputs), scalars) and not found.steps[0].plan.views
-    kept = found.steps[0].plan if whole else found
+    kept: Any = found.steps[0].plan if whole else found
     if plans is not None and all([step.plan.pending is None for step in found.steps]):
         plans[key] = kept
     return found.call(inputs, scalars, out) if kept is found else run(kept, inputs, scalars, out)
@@ -134,7 +133,7 @@ def _find(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], device
 
         return CachedGraph(outputs, xs, op.name)
     numbers = {v: i for i, v in enumerate(xs)}
-    steps = []
+    steps: list[Step] = []
     for node in nodes:
         ins = tuple([numbers[v] for v in node.inputs])
         specs = [inputs[i]._spec if i < len(xs) else _spec(steps, i) for i in ins]

@@ -59,7 +59,7 @@ def say(name: str) -> None:
 @functools.cache
 def fallback(name: str) -> Callable[..., Any]:
     """np.name as official NumPy has it. Raises AttributeError for a name that NumPy has not."""
-    official = REPLACED.get(name) or functools.reduce(getattr, name.split("."), onp)
+    official: Any = REPLACED.get(name) or functools.reduce(getattr, name.split("."), onp)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return run(name, official, args, kwargs)
