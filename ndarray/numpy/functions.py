@@ -11,12 +11,21 @@ from ...kernels.ops import np as _records  # noqa: F401  (fills the registry)
 from ...kernels.record import REGISTRY
 from ..functions import operator_function
 from .array import operand
+from .linalg import ELSEWHERE
 from .products import dot, einsum, matmul, tensordot, trace  # noqa: F401
 from .ufuncs import *  # noqa: F403
+
+
+def is_function(full: str) -> bool:
+    """Is `_npi_x` the function np.x? Not what np.random and np.linalg have, nor forms of functions
+    for numbers."""
+    name = full.removeprefix("_npi_").removeprefix("_np_")
+    is_form = name.endswith(("scalar", "_rcond", "_int_axes"))
+    return not is_form and name not in ELSEWHERE and not REGISTRY[full].random
 
 
 def _made(full: str, name: str) -> Callable[..., Any]:
     return operator_function(REGISTRY[full], name, operand)
 
 
-__getattr__, __dir__ = derive(__name__, _made, "_npi_", "_np_", shown="np", random=False)
+__getattr__, __dir__ = derive(__name__, _made, "_npi_", "_np_", shown="np", shows=is_function)

@@ -260,6 +260,14 @@ def vecdot(x1: Array, x2: Array, *, axis: int = -1) -> Array:
     return _vecdot(x1, x2, axis=axis)
 
 
+# what NumPy has here alone
+ELSEWHERE = frozenset(
+    (
+        *("cholesky", "cond", "det", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "norm"),
+        *("matrix_power", "matrix_rank", "multi_dot", "pinv", "qr", "slogdet", "solve", "svd"),
+        *("tensorinv", "tensorsolve"),
+    )
+)
 __all__ = [
     *("cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv"),
     *("lstsq", "matmul", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose"),
