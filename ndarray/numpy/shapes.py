@@ -45,7 +45,7 @@ def _to(made: Any, dtype: Any, out: Any) -> Any:
 
 def concatenate(seq: Any, axis: int | None = 0, out: Any = None, dtype: Any = None) -> Any:
     """Arrays joined along an axis, in their common dtype; axis None: flat."""
-    made = invoke(lookup("_npi_concatenate"), several_arrays(seq, "np.concatenate"), {"dim": axis})
+    made = invoke(lookup("_npi_concatenate"), several_arrays(seq, "np.concatenate"), {"axis": axis})
     return _to(made, dtype, out) if out is not None or dtype is not None else made
 
 
