@@ -133,7 +133,7 @@ def _find(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], device
 
         return CachedGraph(outputs, xs, op.name)
     numbers = {v: i for i, v in enumerate(xs)}
-    steps = []
+    steps: list[Step] = []
     for node in nodes:
         ins = tuple([numbers[v] for v in node.inputs])
         specs = [inputs[i]._spec if i < len(xs) else _spec(steps, i) for i in ins]
