@@ -37,7 +37,9 @@ class Steps(NamedTuple):
     steps: tuple[Step, ...]
     results: tuple[int, ...]
 
-    def call(self, inputs: Sequence[NDArray], scalars: Sequence[float], out: Any) -> Any:
+    def call(
+        self, inputs: Sequence[NDArray], scalars: Sequence[float] = (), out: Any = None
+    ) -> Any:
         """The result(s), or `out`."""
         arrays = list(inputs)
         target = None if out is None else self._written(out)
@@ -86,8 +88,8 @@ def call_front(
     if found.__class__ is not Steps:
         return _result(found(inputs), out)
     whole = _is_whole(found, len(inputs), scalars) and not found.steps[0].plan.views
-    kept = found.steps[0].plan if whole else found
-    if plans is not None and all([step.plan.pending is None for step in found.steps]):
+    kept: Any = found.steps[0].plan if whole else found
+    if plans is not None and all([plans.keeps(step.plan) for step in found.steps]):
         plans[key] = kept
     return found.call(inputs, scalars, out) if kept is found else run(kept, inputs, scalars, out)
 
