@@ -47,4 +47,4 @@ class Random(eager.Random):
 
 _random = Random()
 globals().update(eager.functions(_random, __name__))
-bernoulli, normal_n, uniform_n = (getattr(_random, name) for name in eager.OF_NPX)
+OF_NPX = eager.OF_NPX
