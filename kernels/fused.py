@@ -112,15 +112,15 @@ class Alone(NamedTuple):
     read: tuple[str, ...]
     order: tuple[int, ...]
 
-    @property
-    def in_order(self) -> bool:
-        return self.order == tuple(range(len(self.order)))
+    def in_order(self, n: int) -> bool:
+        """Are the operands the n inputs, as they are given?"""
+        return self.order == tuple(range(n))
 
 
 def alone(group: Group, in_dtypes: Sequence[str]) -> Alone | None:
-    """What a group computes whose steps are casts of its inputs, an expression of these, and perhaps
-    a cast of its result: a loop made when plait was built serves it. None: it is more, or a cast
-    rounds to 16 bits."""
+    """What a group computes whose steps are casts of its inputs, an expression of these, and
+    perhaps a cast of its result: a loop made when plait was built serves it. None: it is more, or
+    a cast rounds to 16 bits."""
     n_in, steps = len(in_dtypes), group.steps
     if len(group.results) != 1 or group.results[0].reduce or group.rows:
         return None
@@ -133,7 +133,7 @@ def alone(group: Group, in_dtypes: Sequence[str]) -> Alone | None:
     (k,) = own
     source = [*range(n_in), *(step.inputs[0] for step in steps[:k])]
     order = tuple(source[i] for i in steps[k].inputs)
-    if sorted(order) != list(range(n_in)):
+    if set(order) != set(range(n_in)):
         return None
     at = n_in + k
     if last > at + 1 or last > at and steps[-1].inputs != (at,):
@@ -147,16 +147,22 @@ def alone(group: Group, in_dtypes: Sequence[str]) -> Alone | None:
     return Alone(found, dtype, tuple(dtypes[i] for i in steps[k].inputs), order)
 
 
-def reordered(group: Group, order: Sequence[int]) -> Group:
-    """The same group of inputs in another order: its i-th is what was number order[i]."""
-    n = len(order)
-    at = {old: new for new, old in enumerate(order)}
-    place = lambda i: at[i] if i < n else i
-    return group._replace(
-        in_shapes=tuple(group.in_shapes[i] for i in order),
-        steps=tuple(s._replace(inputs=tuple(map(place, s.inputs))) for s in group.steps),
-        results=tuple(r._replace(value=place(r.value)) for r in group.results),
-    )
+def in_order(group: Group, one: Alone) -> Group:
+    """The same group with an input for each operand, in their order."""
+    n_in, n = len(group.in_shapes), len(one.order)
+    steps: list[Step] = []
+    own = next(s for s in group.steps if not lookup(s.op).has(Cast))
+    operands = []
+    for k, i in enumerate(own.inputs):
+        operands.append(k if i < n_in else n + len(steps))
+        if i >= n_in:
+            steps.append(group.steps[i - n_in]._replace(inputs=(k,)))
+    steps.append(own._replace(inputs=tuple(operands)))
+    if group.steps[-1] is not own:
+        steps.append(group.steps[-1]._replace(inputs=(n + len(steps) - 1,)))
+    result = group.results[0]._replace(value=n + len(steps) - 1)
+    shapes = tuple(group.in_shapes[i] for i in one.order)
+    return group._replace(in_shapes=shapes, steps=tuple(steps), results=(result,))
 
 
 def step_scalars(attrs: dict[str, Any], found: Form) -> tuple[float | OpenScalar, ...]:

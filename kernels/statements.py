@@ -152,9 +152,7 @@ class Loop(NamedTuple):
                 lines.append(f"    const {ctype} {v.name} = ({ctype}){value};")
         if len(segments) == 1:
             return "\n".join([*lines, *self._segment(segments, 0, "i", "n"), "}", ""])
-        lines += [
-            f"    {VALUES[dtypes[v]]} t_{v}[{BLOCK}];" for v in self._crossing(segments)
-        ]
+        lines += [f"    {VALUES[dtypes[v]]} t_{v}[{BLOCK}];" for v in self._crossing(segments)]
         lines += [
             f"    for (int64_t at = 0, some; at < n; at += {BLOCK}) {{",
             f"        some = n - at < {BLOCK} ? n - at : {BLOCK};",
@@ -208,7 +206,10 @@ class Loop(NamedTuple):
             ctype = VALUES[s.dtype]
             lines.append(f"        const {ctype} {s.name} = ({ctype})({s.text});")
         if last:
-            lines += [f"        out_{i}[{at}] = ({ARRAYS[dtypes[r]]}){r};" for i, r in enumerate(self.results)]
+            lines += [
+                f"        out_{i}[{at}] = ({ARRAYS[dtypes[r]]}){r};"
+                for i, r in enumerate(self.results)
+            ]
         else:
             lines += [f"        t_{s.name}[i] = {s.name};" for s in own if s.name in crossing]
         return self._small_powers([*lines, "    }"])

@@ -37,7 +37,9 @@ class Steps(NamedTuple):
     steps: tuple[Step, ...]
     results: tuple[int, ...]
 
-    def call(self, inputs: Sequence[NDArray], scalars: Sequence[float], out: Any) -> Any:
+    def call(
+        self, inputs: Sequence[NDArray], scalars: Sequence[float] = (), out: Any = None
+    ) -> Any:
         """The result(s), or `out`."""
         arrays = list(inputs)
         target = None if out is None else self._written(out)
@@ -69,8 +71,8 @@ def call_front(
     plans: Plans | None,
     key: Any,
 ) -> Any:
-    """Calls what a front stands for. attrs: complete. plans, key: where the caller keeps the plan of
-    a call that is one call of another operator."""
+    """Calls what a front stands for. attrs: complete. plans, key: where the caller keeps the plan
+    of a call that is one call of another operator."""
     stands_for = op.trait(Front)
     assert stands_for is not None
     train = {"train": state.training} if op.train_aware else {}
@@ -86,8 +88,8 @@ def call_front(
     if found.__class__ is not Steps:
         return _result(found(inputs), out)
     whole = _is_whole(found, len(inputs), scalars) and not found.steps[0].plan.views
-    kept = found.steps[0].plan if whole else found
-    if plans is not None and all([step.plan.pending is None for step in found.steps]):
+    kept: Any = found.steps[0].plan if whole else found
+    if plans is not None and all([plans.keeps(step.plan) for step in found.steps]):
         plans[key] = kept
     return found.call(inputs, scalars, out) if kept is found else run(kept, inputs, scalars, out)
 
@@ -133,7 +135,7 @@ def _find(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], device
 
         return CachedGraph(outputs, xs, op.name)
     numbers = {v: i for i, v in enumerate(xs)}
-    steps = []
+    steps: list[Step] = []
     for node in nodes:
         ins = tuple([numbers[v] for v in node.inputs])
         specs = [inputs[i]._spec if i < len(xs) else _spec(steps, i) for i in ins]

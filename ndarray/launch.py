@@ -33,9 +33,12 @@ class Plans(Recent):
         super().__init__(8192)
         self.sure = sure
 
-    def keep(self, key: Any, plan: Plan) -> None:
+    def keeps(self, plan: Plan) -> bool:
         """A plan whose kernel is being compiled is asked for again."""
-        if plan.pending is None and not (self.sure and plan.can_fail):
+        return plan.pending is None and not (self.sure and plan.can_fail)
+
+    def keep(self, key: Any, plan: Plan) -> None:
+        if self.keeps(plan):
             self[key] = plan
 
 

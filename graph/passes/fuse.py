@@ -27,7 +27,7 @@ from ...kernels.fused import (
     Result,
     Step,
     alone,
-    reordered,
+    in_order,
     step_scalars,
 )
 from ...kernels.loops import Form, form
@@ -104,9 +104,9 @@ def one_loop(output: Value, device: Any) -> Value | None:
     if one is None:
         return None
     attrs = {
-        "group": reordered(found.group, one.order),
+        "group": in_order(found.group, one),
         "scalars": tuple(found.scalars),
-        "num_args": len(inputs),
+        "num_args": len(one.order),
     }
     return Value(typed_node(lookup("_fused"), attrs, [inputs[i] for i in one.order]))
 

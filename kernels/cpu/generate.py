@@ -57,8 +57,8 @@ def dtypes_of(e: Expression) -> list[str]:
 
 
 def expressions() -> dict[str, Expression]:
-    """The expression of every loop by its name, from the records and LOOPS; of truth values twice, in
-    the operands' dtype and in bools."""
+    """The expression of every loop by its name, from the records and LOOPS; of truth values twice,
+    in the operands' dtype and in bools."""
     given = {op.name: op.pointwise for op in REGISTRY.values() if op.pointwise} | LOOPS
     found = {name: e._replace(truth=False) for name, e in given.items()}
     return found | {name + IN_BOOLS: e for name, e in given.items() if e.truth}

@@ -20,7 +20,7 @@ static void store_real(const plk_reduce *p, void *y, int64_t at, double v)
 
 static void store_whole(const plk_reduce *p, void *y, int64_t at, int64_t v)
 {
-    switch (p->dtype) {
+    switch (p->out_dtype) {
     case PLK_I32: ((int32_t *)y)[at] = (int32_t)v; break;
     case PLK_I64: ((int64_t *)y)[at] = v; break;
     case PLK_I8: ((int8_t *)y)[at] = (int8_t)v; break;

@@ -431,7 +431,7 @@ operator(
         sample(values([0.0, -0.0])),
         sample(values([3.0])),
     ),
-    doc="Where the flat data is not 0, then zeros, int64 (data.size,); and how many there are (1,).",
+    doc="Where the flat data is not 0, then zeros, int64 (data.size,); and how many, (1,).",
 )
 
 

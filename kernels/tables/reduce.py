@@ -41,8 +41,8 @@ def method(name: str, count: int) -> tuple[int, float]:
 
 
 def _on_cpu(x, y, axes, kind, scale=1.0, root=False) -> Native | None:
-    whole = x.dtype in NATIVE_INTS or x.dtype == "bool"
-    if y.dtype != x.dtype or not (x.dtype in NATIVE_FLOATS or whole and kind in WHOLE_KINDS):
+    whole = kind in WHOLE_KINDS and {x.dtype, y.dtype} <= {*NATIVE_INTS, "bool"}
+    if not whole and (x.dtype not in NATIVE_FLOATS or y.dtype != x.dtype):
         return None
     dims = reduced_dims(x.shape, axes)
     inner, _, inner_reduced = dims.pop() if dims else (1, 1, True)
@@ -53,6 +53,7 @@ def _on_cpu(x, y, axes, kind, scale=1.0, root=False) -> Native | None:
     fields = {
         "kind": kind,
         "dtype": code(x.dtype),
+        "out_dtype": code(y.dtype),
         "inner_reduced": inner_reduced,
         "root": root,
         "n_kept": len(kept),

@@ -14,6 +14,7 @@ from ...kernels.ops.np.arithmetic import PAIRS
 from ...kernels.plan import Plan, infer
 from ...kernels.record import Operator, lookup
 from ...kernels.spec import NUMPY_DTYPES
+from ..fronts import Steps
 from ..invoke import invoke
 from ..launch import Plans, copy_into, run
 from ..ndarray import NDArray, state
@@ -40,6 +41,8 @@ def binary(name: str) -> tuple[Binary, Binary]:
         else:
             plan = None
         if plan.__class__ is not Plan or precision.used:
+            if plan.__class__ is Steps and not precision.used:
+                return plan.call((x,) if scalars else (x, other), scalars)
             return made(x, other)
         out = invoke1(plan.handle, plan.out_spec, x, other)
         if state.recording:
@@ -64,8 +67,10 @@ def binary(name: str) -> tuple[Binary, Binary]:
     def of_number(op: Any, plans: Plans, x: Any, number: Any) -> Any:
         key = (x._spec, number.__class__) if x.__class__ is ndarray else None
         plan = plans[key] if key else None
-        if plan.__class__ is Plan and not precision.used:
-            return run(plan, (x,), (number,))
+        if plan is not None and not precision.used:
+            return (
+                run(plan, (x,), (number,)) if plan.__class__ is Plan else plan.call((x,), (number,))
+            )
         attrs = {"scalar": number, "is_int": is_whole(number)}
         return invoke(op, (x,), attrs, None, None, plans if key else None, key)
 

@@ -39,11 +39,11 @@ def axes_of(axis: Any, n_axes: int) -> tuple[int, ...]:
     return () if axis == () else tuple(many_axes("np", axis, n_axes))
 
 
-def reduced(F: Any, name: str, x: Array, axis: Any, keepdims: bool) -> Array:
+def reduced(F: Any, name: str, x: Array, axis: Any, keepdims: bool, **more: Any) -> Array:
     """A reduction of nd, whose result has NumPy's shape."""
     if axis == ():
-        return getattr(F, name)(x, axis=tuple(range(len(x.shape))), exclude=True)
-    return getattr(F, name)(x, axis=axis, keepdims=keepdims, to_scalar=True)
+        return getattr(F, name)(x, axis=tuple(range(len(x.shape))), exclude=True, **more)
+    return getattr(F, name)(x, axis=axis, keepdims=keepdims, to_scalar=True, **more)
 
 
 def counted(x: Array, axis: Any) -> int:
@@ -74,8 +74,11 @@ def _given(**options: Any) -> dict[str, Any]:
 def _accumulates(name: str, of: str, ref: Callable, merge: str, aliases: tuple = ()) -> None:
     def rule(F: Any, a: Array, axis: Any, dtype: str | None, keepdims: bool, initial: float | None):
         given = dtype_of(a)
-        x = cast(F, a, dtype or ("int64" if given == "bool" else given))
-        y = reduced(F, of, x, axis, keepdims)
+        dtype = dtype or ("int64" if given == "bool" else given)
+        if {given, dtype}.isdisjoint(FLOATS) and given != dtype and axis != ():
+            y = reduced(F, of, a, axis, keepdims, dtype=dtype)
+        else:
+            y = reduced(F, of, cast(F, a, dtype), axis, keepdims)
         return y if initial is None else getattr(F, merge)(y, scalar=initial)
 
     def numpy(xp: Any, a: Array, axis: Any, dtype: Any, keepdims: bool, initial: Any) -> Any:
@@ -103,8 +106,7 @@ _accumulates("_npi_nanprod", "nanprod", np.nanprod, "_mul_scalar")
 
 
 def _count(F: Any, a: Array, axis: Any, keepdims: bool) -> Array:
-    counts = cast(F, F._not_equal_scalar(a, scalar=0.0), "int64")
-    return reduced(F, "sum", counts, axis, keepdims)
+    return F._np_sum(cast(F, a, "bool"), axis=axis, keepdims=keepdims)
 
 
 front(
@@ -121,7 +123,6 @@ front(
 # ---- extremes ------------------------------------------------------------------------------------
 def _extreme(name: str, of: str, ref: Callable, aliases: tuple[str, ...]) -> None:
     def rule(F: Any, a: Array, axis: Any, keepdims: bool, initial: float | None) -> Array:
-        x = cast(F, a, "uint8") if dtype_of(a) == "bool" else a
         if not counted(a, axis):
             if initial is None:
                 raise ShapeError(
@@ -132,7 +133,7 @@ def _extreme(name: str, of: str, ref: Callable, aliases: tuple[str, ...]) -> Non
                 )
             shape = reduced_shape(tuple(a.shape), axes_of(axis, len(a.shape)), keepdims, True)
             return F._full(shape=shape, dtype=dtype_of(a), value=initial)
-        y = reduced(F, of, x, axis, keepdims)
+        y = reduced(F, of, a, axis, keepdims)
         if initial is not None:
             y = getattr(F, f"_{of}imum_scalar")(y, scalar=initial)
         return cast(F, y, dtype_of(a))
@@ -195,10 +196,6 @@ front(
 )
 
 
-# float16 and float32 count so far
-EXACT = {"float16": 2048, "float32": 1 << 24}
-
-
 def _position(name: str, of: str, ref: Callable, least: float | None = None) -> None:
     def rule(F: Any, a: Array, axis: int | None, keepdims: bool) -> Array:
         if not counted(a, axis):
@@ -207,14 +204,7 @@ def _position(name: str, of: str, ref: Callable, least: float | None = None) -> 
                 f"the reduced axis must not be empty, got shape {tuple(a.shape)} and axis {axis}",
             )
         x = a if least is None else without_nan(F, a, least)
-        dtype = dtype_of(x)
-        if dtype in ("bool", "int8", "uint8"):  # the operator's result has its input's dtype
-            x = cast(F, x, "int32")
-        elif counted(a, axis) > EXACT.get(dtype, 1 << 31):
-            x = cast(F, x, "float32" if dtype == "float16" else "float64")
-        y = getattr(F, of)(x, axis=axis, keepdims=keepdims)
-        shape = reduced_shape(tuple(a.shape), axes_of(axis, len(a.shape)), keepdims, True)
-        return cast(F, reshaped(F, y, shape), "int64")
+        return getattr(F, of)(x, axis=axis, keepdims=keepdims, dtype="int64", to_scalar=True)
 
     front(
         name,
@@ -244,8 +234,7 @@ def _truth(name: str, of: str, ref: Callable, aliases: tuple[str, ...]) -> None:
         if not counted(a, axis):
             shape = reduced_shape(tuple(a.shape), axes_of(axis, len(a.shape)), keepdims, True)
             return F._full(shape=shape, dtype="bool", value=float(of == "min"))
-        x = F._not_equal_scalar(cast(F, a, "uint8") if dtype_of(a) == "bool" else a, scalar=0.0)
-        return cast(F, reduced(F, of, x, axis, keepdims), "bool")
+        return reduced(F, of, cast(F, a, "bool"), axis, keepdims)
 
     front(
         name,
