@@ -11,7 +11,7 @@ from ...kernels.ops.np.norms import FLATTENED, FROBENIUS, NUCLEAR, NUMBER
 from ...kernels.record import Array
 from ..ndarray import NDArray
 from .array import operand
-from .products import front
+from .products import front, matmul, tensordot  # noqa: F401
 from .products import trace as _trace
 
 cholesky, inv, det, eigvals, solve, tensorinv, matrix_power, eigvalsh = [
