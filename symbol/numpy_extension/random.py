@@ -1,6 +1,6 @@
 """sym.npx.random: bernoulli numbers, batches of normal and uniform ones, the seed."""
 
-from ...ndarray.random import seed
+from ...ndarray.numpy.random import seed
 from ..numpy.random import OF_NPX, _random
 
 bernoulli, normal_n, uniform_n = (getattr(_random, name) for name in OF_NPX)
