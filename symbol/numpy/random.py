@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...engine import current_context  # noqa: F401 - MXNet shows it
 from ...engine.error import InvalidType
 from ...kernels.record import lookup
 from ...ndarray.numpy import random as eager

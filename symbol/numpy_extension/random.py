@@ -1,5 +1,6 @@
 """sym.npx.random: bernoulli numbers, batches of normal and uniform ones, the seed."""
 
+from ...engine import current_context  # noqa: F401 - MXNet shows it
 from ...ndarray.numpy.random import seed
 from ..numpy.random import OF_NPX, _random
 
