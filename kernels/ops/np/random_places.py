@@ -1,5 +1,5 @@
-"""Random numbers that are not a transformed number each: trials, choices, counts, vectors, and whole
-numbers whose bounds are arrays."""
+"""Random numbers that are not one transformed number each: trials, choices, counts, vectors, and
+whole numbers whose bounds are arrays."""
 
 from __future__ import annotations
 
