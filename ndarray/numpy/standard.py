@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 from ...engine import Context
@@ -13,7 +12,7 @@ from .array import ndarray
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
 
-def __array_namespace__(self: ndarray, *, api_version: str | None = None) -> ModuleType:
+def __array_namespace__(self: ndarray, *, api_version: str | None = None) -> Any:
     """The functions of the array API standard. Raises ValueError for an unknown version."""
     if api_version not in (None, *VERSIONS):
         raise InvalidValue(
