@@ -71,8 +71,8 @@ def call_front(
     plans: Plans | None,
     key: Any,
 ) -> Any:
-    """Calls what a front stands for. attrs: complete. plans, key: where the caller keeps the plan of
-    a call that is one call of another operator."""
+    """Calls what a front stands for. attrs: complete. plans, key: where the caller keeps the plan
+    of a call that is one call of another operator, or its steps."""
     stands_for = op.trait(Front)
     assert stands_for is not None
     train = {"train": state.training} if op.train_aware else {}
