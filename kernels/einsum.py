@@ -19,7 +19,7 @@ OPTIMAL_UP_TO = 6  # operands, for which all orders are compared
 
 
 class Parsed(NamedTuple):
-    """operands: the labels of each operand's axes. output: those of the result. sizes: of labels."""
+    """operands: labels of each operand's axes. output: those of the result. sizes: by label."""
 
     operands: tuple[Labels, ...]
     output: Labels
@@ -48,7 +48,9 @@ def parse(subscripts: str, shapes: Sequence[tuple[int, ...]]) -> Parsed:
     known = {x for labels in operands for x in labels}
     for x in output:
         if x not in known:
-            raise OperatorError("np.einsum", f"the output of {subscripts!r} has {x!r}, no operand has")
+            raise OperatorError(
+                "np.einsum", f"the output of {subscripts!r} has {x!r}, no operand has"
+            )
     return Parsed(operands, output, _sizes(subscripts, operands, shapes))
 
 

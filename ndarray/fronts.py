@@ -88,7 +88,7 @@ def call_front(
     if found.__class__ is not Steps:
         return _result(found(inputs), out)
     whole = _is_whole(found, len(inputs), scalars) and not found.steps[0].plan.views
-    kept = found.steps[0].plan if whole else found
+    kept: Any = found.steps[0].plan if whole else found
     if plans is not None and all([plans.keeps(step.plan) for step in found.steps]):
         plans[key] = kept
     return found.call(inputs, scalars, out) if kept is found else run(kept, inputs, scalars, out)
@@ -135,7 +135,7 @@ def _find(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], device
 
         return CachedGraph(outputs, xs, op.name)
     numbers = {v: i for i, v in enumerate(xs)}
-    steps = []
+    steps: list[Step] = []
     for node in nodes:
         ins = tuple([numbers[v] for v in node.inputs])
         specs = [inputs[i]._spec if i < len(xs) else _spec(steps, i) for i in ins]

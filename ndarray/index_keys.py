@@ -167,14 +167,14 @@ def without_masks(key: Any, shape: tuple[int, ...]) -> tuple[list, tuple[int, ..
 def check_mask(mask: tuple[int, ...], sizes: tuple[int, ...], axis: int) -> None:
     if mask != sizes:
         raise OutOfBounds(
-            f"boolean index of shape {mask} must have the shape {sizes} of the axes that it indexes,"
-            f" from axis {axis} on"
+            f"boolean index of shape {mask} must have the shape {sizes} of the axes that it"
+            f" indexes, from axis {axis} on"
         )
 
 
 def warn_of_floats(key: Any, shape: tuple[int, ...]) -> None:
-    """np.array([True, False]) is float32 and so indexes elements 1 and 0, as in MXNet: says so where
-    it is likely that a mask was meant."""
+    """np.array([True, False]) is float32 and so indexes elements 1 and 0, as in MXNet: says so
+    where it is likely that a mask was meant."""
     floats = isinstance(key, NDArray) and key._spec.dtype.startswith("float")
     if floats and shape and key.shape == shape[:1] and shape[0] > 1:
         if np.isin(key.asnumpy(), (0, 1)).all():

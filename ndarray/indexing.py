@@ -352,7 +352,7 @@ def _chosen(self: NDArray, mask: np.ndarray) -> NDArray:
         made = from_memory(self._values()[mask], self.context, self._spec.dtype)
         made.__class__ = self.__class__
         return made
-    places = from_memory(mask.reshape(-1).nonzero()[0], self.context)
+    places = from_memory(np.flatnonzero(mask), self.context)
     return invoke(lookup("take"), (_reshaped(self, (self.size,)), places), {"axis": 0})
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..engine import Context, current_context, files
 from ..engine.base import NotImplementedForSymbol
 from ..engine.error import InvalidIndex, InvalidType, InvalidValue, MXNetError, OperatorError
+from ..engine.error import compose as compose_text
 from ..graph.effects import variables_of
 from ..graph.graph import Node, Value, caller_line, rewrite, topological
 from ..graph.names import output_names
@@ -269,8 +270,8 @@ class Symbol(Methods):
 
     def infer_shape(self, *args: Any, **kwargs: Any) -> Any:
         """(shapes of arguments, of outputs, of auxiliary states) from some given ones; (None, None,
-        None) if a shape stays unknown. 0 is an unknown dimension, under `np_shape` -1. Raises OperatorError that names
-        the node, the rule and its inputs.
+        None) if a shape stays unknown. 0 is an unknown dimension, under `np_shape` -1. Raises
+        OperatorError that names the node, the rule and its inputs.
         """
         found, known = inference.shapes(self._outputs, args, kwargs)
         return found if known else (None, None, None)
@@ -490,9 +491,13 @@ BACKENDS = ("MKLDNN", "MKLDNN_QUANTIZE", "default")  # of MXNet on a CPU
 def _single(symbol, what: str) -> Value:
     """The only output of a Symbol. Raises TypeError, ValueError."""
     if not isinstance(symbol, Symbol):
-        raise InvalidType(
-            f"Argument {what} must be Symbol instances, but got {type(symbol).__name__}"
+        rule = f"Argument {what} must be Symbol instances, but got {type(symbol).__name__}"
+        fix = (
+            "in a hybridized block make arrays by F.np or F, or keep one as a Constant of the block"
+            if hasattr(symbol, "_handle")
+            else None
         )
+        raise InvalidType(compose_text(rule, fix=fix))
     if len(symbol._outputs) != 1:
         raise InvalidValue(
             f"Argument {what}: a single output is needed, got {symbol!r} with"

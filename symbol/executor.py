@@ -429,8 +429,9 @@ class Executor(BoundArrays):
         programs = [f.program for f in made]
         programs += [g.program for f in made for g in f.gradients.values()]
         total = sum(p.arena_bytes for p in programs)
+        typed = self._typed(self._train)[: len(self._values)]
         return (
-            f"{self._symbol.debug_str()}\n{as_python(self._typed(self._train)[: len(self._values)])}\nTotal"
+            f"{self._symbol.debug_str()}\n{as_python(typed)}\nTotal"
             f" {total / 2**20:.3f} MB allocated, {sum(p.naive_bytes for p in programs) / 2**20:.3f}"
             " MB without sharing"
         )

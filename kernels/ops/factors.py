@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Array, Param, Type, Types, definite, operator, sample, uniform, values
+from ..record import Array, Param, Type, Types, definite, operator, sample, values
 from ..shapes import must_be
-from .linalg import back, eye_like, matrices
+from .linalg import back, matrices
 
 # ---- gradients' shared parts ---------------------------------------------------------------------
 

@@ -12,8 +12,8 @@ from .creation import *  # noqa: F403
 from .dlpack import from_dlpack  # noqa: F401
 from .dtypes import *  # noqa: F403
 from .dtypes import bool, float16, float32, float64, int8, int32, int64, uint8  # noqa: A004, F401
-from .fallback import NAMES as _NAMES
 from .fallback import GONE as _GONE
+from .fallback import NAMES as _NAMES
 from .fallback import REPLACED as _REPLACED
 from .fallback import NumpyFallback  # noqa: F401
 from .fallback import named as _fallback
@@ -22,7 +22,11 @@ from .selection import *  # noqa: F403
 from .shapes import *  # noqa: F403
 
 _front, _fronts = _derive(
-    __name__, lambda full, name: getattr(_functions, name), "_npi_", "_np_", shown="np"
+    __name__,
+    lambda full, name: getattr(_functions, name),
+    *("_npi_", "_np_"),
+    shown="np",
+    random=False,
 )
 
 
@@ -46,4 +50,6 @@ def __dir__() -> list[str]:
     return sorted({*public, *_fronts(), *_NAMES, *_GONE, *_REPLACED})
 
 
-from . import methods as _methods, protocols as _protocols  # noqa: E402, F401
+from . import methods as _methods  # noqa: E402, F401
+from . import protocols as _protocols  # noqa: E402, F401
+from . import standard as _standard  # noqa: E402, F401

@@ -18,7 +18,8 @@ from ..invoke import invoke
 from ..launch import copy_into
 from ..ndarray import NDArray, from_memory
 from .array import array, fresh, is_symbol, ndarray, operand
-from .functions import broadcast_to, full_like as _full_like
+from .functions import broadcast_to
+from .functions import full_like as _full_like
 from .methods import row_major
 
 Shape = int | Sequence[int]
@@ -38,7 +39,7 @@ def zeros(
 
 
 def ones(
-    shape: Shape, dtype: DType | None = onp.float32, order: str = "C", ctx: Context | None = None
+    shape: Shape, dtype: DType | None = "float32", order: str = "C", ctx: Context | None = None
 ) -> ndarray:
     """Ones of a shape."""
     row_major(order, "np.ones")
@@ -46,7 +47,7 @@ def ones(
 
 
 def empty(
-    shape: Shape, dtype: DType | None = onp.float32, order: str = "C", ctx: Context | None = None
+    shape: Shape, dtype: DType | None = "float32", order: str = "C", ctx: Context | None = None
 ) -> ndarray:
     """Memory of a shape whose contents nobody has written."""
     row_major(order, "np.empty")
@@ -173,8 +174,8 @@ def linspace(
     axis: int = 0,
     ctx: Context | None = None,
 ) -> Any:
-    """num values from start to stop, evenly spaced, along a new axis where they are arrays. retstep:
-    (values, their distance)."""
+    """num values from start to stop, evenly spaced, along a new axis where they are arrays.
+    retstep: (values, their distance)."""
     if num < 0:
         raise InvalidValue(f"np.linspace: num must not be negative, got {num}")
     name = dtype_name(dtype)
@@ -187,7 +188,7 @@ def linspace(
     step = (stop - start) / max(steps, 1)
     at = arange(num, dtype=step._spec.dtype, ctx=step.context)
     at = at.reshape((num,) + (1,) * step.ndim)
-    made = (start + at * step).astype(name if dtype is not None else step._spec.dtype)
+    made: Any = (start + at * step).astype(name if dtype is not None else step._spec.dtype)
     made = invoke(lookup("_np_moveaxis"), (made,), {"source": 0, "destination": axis})
     return (made, step) if retstep else made
 
@@ -236,7 +237,7 @@ def eye(
     N: int,
     M: int | None = None,
     k: int = 0,
-    dtype: DType | None = onp.float32,
+    dtype: DType | None = "float32",
     ctx: Context | None = None,
 ) -> ndarray:
     """Ones on the k-th diagonal of (N, M), zeros elsewhere; M: default N."""
@@ -252,7 +253,7 @@ def tri(
     N: int,
     M: int | None = None,
     k: int = 0,
-    dtype: DType | None = onp.float32,
+    dtype: DType | None = "float32",
     ctx: Context | None = None,
 ) -> ndarray:
     """Ones on and below the k-th diagonal of (N, M), zeros above."""
@@ -260,14 +261,14 @@ def tri(
 
 
 def indices(
-    dimensions: Sequence[int], dtype: DType | None = onp.int32, ctx: Context | None = None
+    dimensions: Sequence[int], dtype: DType | None = "int32", ctx: Context | None = None
 ) -> ndarray:
     """The index of each element of a grid along each axis: (axes, *dimensions)."""
     return _made("_npi_indices", ctx, dimensions=tuple(dimensions), dtype=dtype_name(dtype))
 
 
 def _window(name: str) -> Callable[..., ndarray]:
-    def window(M: int, dtype: DType | None = onp.float32, ctx: Context | None = None) -> ndarray:
+    def window(M: int, dtype: DType | None = "float32", ctx: Context | None = None) -> ndarray:
         return _made(f"_npi_{name}", ctx, M=int(M), dtype=dtype_name(dtype))
 
     window.__name__ = window.__qualname__ = name
@@ -317,7 +318,7 @@ def asarray(
 
 def ascontiguousarray(a: Any, dtype: DType | None = None) -> ndarray:
     """As asarray, of one axis at least: every array is contiguous."""
-    found = asarray(a, dtype)
+    found: Any = asarray(a, dtype)
     return found if found.ndim else found.reshape(1)
 
 
@@ -361,7 +362,8 @@ def load(file: Any, *args: Any, **kwargs: Any) -> Any:
 
 def savez(file: Any, *args: Any, **kwds: Any) -> None:
     """Writes arrays as a .npz file of NumPy."""
-    onp.savez(file, *map(onp.asarray, args), **{k: onp.asarray(v) for k, v in kwds.items()})
+    named: Any = {k: onp.asarray(v) for k, v in kwds.items()}
+    onp.savez(file, *map(onp.asarray, args), **named)
 
 
 class _Grid:

@@ -10,9 +10,7 @@ from ..interop import imported
 from .array import fresh, ndarray
 
 
-def from_dlpack(
-    x: Any, /, *, device: Context | None = None, copy: bool | None = None
-) -> ndarray:
+def from_dlpack(x: Any, /, *, device: Context | None = None, copy: bool | None = None) -> ndarray:
     """An array on the memory of another library's array, or of a capsule.
 
     Read-only memory, as JAX's, gives a read-only array. copy: True copies; False never does; None

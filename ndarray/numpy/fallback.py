@@ -27,7 +27,7 @@ NAMES = frozenset(
     " nanquantile nanmean nanstd nansum nanvar nextafter packbits partition piecewise place poly"
     " polyadd polyder polydiv polyfit polyint polymul polysub positive ptp putmask real roots"
     " searchsorted setdiff1d setxor1d signbit sort_complex spacing trapezoid union1d unpackbits"
-    " unwrap vander vectorize".split()
+    " unwrap vectorize".split()
 )
 # functions that NumPy 2 has under another name or not at all
 REPLACED = {
@@ -59,7 +59,7 @@ def say(name: str) -> None:
 @functools.cache
 def fallback(name: str) -> Callable[..., Any]:
     """np.name as official NumPy has it. Raises AttributeError for a name that NumPy has not."""
-    official = REPLACED.get(name) or functools.reduce(getattr, name.split("."), onp)
+    official: Any = REPLACED.get(name) or functools.reduce(getattr, name.split("."), onp)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return run(name, official, args, kwargs)

@@ -19,4 +19,4 @@ def _made(full: str, name: str) -> Callable[..., Any]:
     return operator_function(REGISTRY[full], name, operand)
 
 
-__getattr__, __dir__ = derive(__name__, _made, "_npi_", "_np_", shown="np")
+__getattr__, __dir__ = derive(__name__, _made, "_npi_", "_np_", shown="np", random=False)

@@ -3,7 +3,6 @@ become float32. All have gradients, of both orders, where they have a derivative
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,12 +11,21 @@ from ...kernels.ops.np.norms import FLATTENED, FROBENIUS, NUCLEAR, NUMBER
 from ...kernels.record import Array
 from ..ndarray import NDArray
 from .array import operand
-from .products import front, matmul, tensordot
+from .products import front
 from .products import trace as _trace
 
 cholesky, inv, det, eigvals, solve, tensorinv, matrix_power, eigvalsh = [
     front(f"_npi_{name}")
-    for name in ("cholesky", "inv", "det", "eigvals", "solve", "tensorinv", "matrix_power", "eigvalsh")
+    for name in (
+        "cholesky",
+        "inv",
+        "det",
+        "eigvals",
+        "solve",
+        "tensorinv",
+        "matrix_power",
+        "eigvalsh",
+    )
 ]
 _eig, _eigh, _slogdet, _qr, _svd, _lstsq = [
     front(f"_npi_{name}") for name in ("eig", "eigh", "slogdet", "qr", "svd", "lstsq")
@@ -93,6 +101,13 @@ def svd(
     return SVDResult(*made) if compute_uv else made
 
 
+def svd_of_numpy(
+    a: Array, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
+) -> Any:
+    """What numpy.linalg.svd is of our arrays: svd with NumPy's default."""
+    return svd(a, full_matrices, compute_uv, hermitian)
+
+
 def svdvals(x: Array) -> Array:
     """Singular values, falling."""
     return _svd(x, compute_uv=False)
@@ -142,7 +157,9 @@ def norm(x: Array, ord: Any = None, axis: Any = None, keepdims: bool = False) ->
     n_axes = len(axis) if axis is not None else getattr(x, "ndim", None)
     order, flag = _flag("norm", ord, axis is None)
     if n_axes == 1 and isinstance(ord, str):
-        raise InvalidValue(f"np.linalg.norm: ord={ord!r} is for matrices, got vectors\n  fix: ord=2")
+        raise InvalidValue(
+            f"np.linalg.norm: ord={ord!r} is for matrices, got vectors\n  fix: ord=2"
+        )
     if n_axes == 2 and flag == NUMBER and abs(order) == 2:
         flag = 0
     return _norm(x, ord=order, axis=axis, keepdims=keepdims, flag=flag)

@@ -3,8 +3,8 @@ under their names."""
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as onp
@@ -32,7 +32,6 @@ SIGNATURES = {  # of methods that are functions of mx.np of the same name
     "broadcast_to": "shape",
     "choose": "choices, out=None, mode='raise'",
     "clip": "min=None, max=None, out=None",
-    "compress": "condition, axis=None, out=None",
     "cumprod": "axis=None, dtype=None, out=None",
     "cumsum": "axis=None, dtype=None, out=None",
     "diagonal": "offset=0, axis1=0, axis2=1",
@@ -61,9 +60,9 @@ SIGNATURES = {  # of methods that are functions of mx.np of the same name
     "zeros_like": "dtype=None",
 }
 ELEMENTWISE = (
-    "abs arccos arccosh arcsin arcsinh arctan arctanh cbrt ceil cos cosh degrees exp expm1 fix floor"
-    " log log10 log1p log2 nanprod nansum radians reciprocal rint sign sin sinh sqrt square tan tanh"
-    " trunc"
+    "abs arccos arccosh arcsin arcsinh arctan arctanh cbrt ceil cos cosh degrees exp expm1 fix"
+    " floor log log10 log1p log2 nanprod nansum radians reciprocal rint sign sin sinh sqrt square"
+    " tan tanh trunc"
 )
 RENAMED = {"clip": {"min": "a_min", "max": "a_max"}}  # keyword of the method -> of the function
 TEMPLATE = """def {name}(self, {signature}):
@@ -76,11 +75,8 @@ def _calls_function(name: str, signature: str) -> None:
     names = [part.split("=")[0].strip() for part in signature.split(",") if part.strip()]
     renamed = RENAMED.get(name, {})
     given = [n if n.startswith("*") else f"{renamed.get(n, n)}={n}" for n in names]
-    if name == "compress":  # np.compress(condition, a)
-        source = f"def compress(self, {signature}):\n    return _np.compress(condition, self, axis, out)\n"
-    else:
-        source = TEMPLATE.format(name=name, signature=signature, given=", ".join(given))
-    scope = {"_np": sys.modules[__package__], "__name__": __name__}
+    source = TEMPLATE.format(name=name, signature=signature, given=", ".join(given))
+    scope: dict[str, Any] = {"_np": sys.modules[__package__], "__name__": __name__}
     exec(compile(source, f"<plait method {name}>", "exec"), scope)
     function = scope[name]
     function.__doc__ = f"See np.{name}."
@@ -96,14 +92,14 @@ for _name in ELEMENTWISE.split():
 
 
 def _strides(self: ndarray) -> tuple[int, ...]:
-    steps, size = [], self.itemsize
+    steps, size = [], ITEM_BYTES[self._spec.dtype]
     for n in reversed(self.shape):
         steps.append(size)
         size *= n
     return tuple(reversed(steps))
 
 
-def _imaginary(self: ndarray) -> ndarray:
+def _imaginary(self: ndarray) -> Any:
     return self.zeros_like()
 
 
@@ -151,6 +147,24 @@ def _repr_html_(self: ndarray) -> str:
 
 
 @method
+def __round__(self: ndarray, n: int = 0) -> Any:
+    """round(x, n): each element."""
+    return sys.modules[__package__].round(self, n)
+
+
+@method
+def __floor__(self: ndarray) -> int:
+    """math.floor(x) of an array of one element."""
+    return math.floor(float(self))
+
+
+@method
+def __ceil__(self: ndarray) -> int:
+    """math.ceil(x) of an array of one element."""
+    return math.ceil(float(self))
+
+
+@method
 def tobytes(self: ndarray) -> bytes:
     """The values as bytes, row by row."""
     return self.asnumpy().tobytes()
@@ -168,7 +182,7 @@ def row_major(order: str, what: str) -> None:
 
 
 @method
-def copy(self: ndarray, order: str = "C") -> ndarray:
+def copy(self: ndarray, order: str = "C") -> Any:
     """A copy on the same device."""
     row_major(order, "copy")
     return NDArray.copy(self)
@@ -182,29 +196,29 @@ def astype(
     casting: str = "unsafe",
     subok: bool = True,
     copy: bool = True,
-) -> ndarray:
+) -> Any:
     """A copy with another dtype (the array itself if it has it and copy is False). Raises TypeError
     for a conversion that `casting` forbids."""
     name = dtype_name(dtype)
     row_major(order, "astype")
-    if casting != "unsafe" and not onp.can_cast(self.dtype, name, casting):
+    if casting != "unsafe" and not onp.can_cast(self.dtype, name, casting):  # type: ignore[arg-type]
         raise InvalidType(f"astype: casting {casting!r} does not allow {self.dtype} to {name}")
     return NDArray.astype(self, name, copy)
 
 
 @method
-def as_in_ctx(self: ndarray, ctx: Context) -> ndarray:
+def as_in_ctx(self: ndarray, ctx: Context) -> Any:
     """This array if it is on that device, else a copy there."""
     return self.as_in_context(ctx)
 
 
 @method
-def to_device(self: ndarray, device: Context, stream: Any = None) -> ndarray:
+def to_device(self: ndarray, device: Context, stream: Any = None) -> Any:
     """This array if it is on that device, else a copy there."""
     return self.as_in_context(device)
 
 
-def _unpickled(make: Any, *arguments: Any) -> ndarray:
+def _unpickled(make: Any, *arguments: Any) -> Any:
     return seen_as(ndarray, make(*arguments))
 
 
@@ -220,7 +234,7 @@ _reshapes = Plans()  # plans by the array's spec and the arguments
 
 
 @method
-def reshape(self: ndarray, *shape: Any, order: str = "C", **kwargs: Any) -> ndarray:
+def reshape(self: ndarray, *shape: Any, order: str = "C", **kwargs: Any) -> Any:
     """The same memory under another shape; one size may be -1."""
     if order == "C" and not kwargs:
         try:
@@ -260,28 +274,34 @@ def whole_shape(shape: tuple[int, ...], target: Any) -> tuple[int, ...]:
 
 
 @method
-def reshape_view(self: ndarray, *shape: Any, **kwargs: Any) -> ndarray:
+def reshape_view(self: ndarray, *shape: Any, **kwargs: Any) -> Any:
     """As reshape: the same memory under another shape."""
     return self.reshape(*shape, **kwargs)
 
 
 @method
-def ravel(self: ndarray, order: str = "C") -> ndarray:
+def ravel(self: ndarray, order: str = "C") -> Any:
     """The same memory as a vector."""
     return self.reshape(-1, order=order) if self.size else view(self, "reshape_to", {"shape": (0,)})
 
 
 @method
-def flatten(self: ndarray, order: str = "C") -> ndarray:
+def flatten(self: ndarray, order: str = "C") -> Any:
     """A copy as a vector."""
-    return self.ravel(order).copy()
+    return ravel(self, order).copy()
 
 
 @method
-def transpose(self: ndarray, *axes: Any) -> ndarray:
+def transpose(self: ndarray, *axes: Any) -> Any:
     """Axes in another order: x.transpose(), x.transpose(1, 0), x.transpose((1, 0))."""
     order = axes[0] if len(axes) == 1 and not hasattr(axes[0], "__index__") else axes or None
     return sys.modules[__package__].transpose(self, axes=order)
+
+
+@method
+def compress(self: ndarray, condition: Any, axis: int | None = None, out: Any = None) -> Any:
+    """See np.compress."""
+    return sys.modules[__package__].compress(condition, self, axis, out)
 
 
 # ---- in place ------------------------------------------------------------------------------------

@@ -34,7 +34,9 @@ def binary(name: str) -> tuple[Binary, Binary]:
         """The shortest way through a plan; calls without one go by `made`."""
         if other.__class__ is ndarray and x.__class__ is ndarray:
             plan, scalars = pairs[x._spec, other._spec], ()
-        elif other.__class__ in NUMBERS and x.__class__ is ndarray:
+        elif (
+            other.__class__ is float or (other.__class__ in NUMBERS and -EXACT <= other <= EXACT)
+        ) and x.__class__ is ndarray:
             plan, scalars = on_right[x._spec, other.__class__], (other,)
         else:
             plan = None
@@ -76,6 +78,7 @@ def binary(name: str) -> tuple[Binary, Binary]:
 
 
 NUMBERS = (float, int, bool)
+EXACT = 1 << 53  # kernels get numbers as doubles, which hold whole numbers up to here
 
 
 def is_whole(number: Any) -> bool:
@@ -84,9 +87,15 @@ def is_whole(number: Any) -> bool:
 
 def operand(value: Any, beside: Any = None) -> Any:
     """What stands beside an array: an array or Symbol, or a number of Python. NotImplemented: it is
-    neither. A bool beside an array is a bool, not a number."""
+    neither. A bool beside an array is a bool, not a number; a whole number that no double holds is
+    an array of the dtype beside it."""
     if value.__class__ is bool and isinstance(beside, NDArray):
         return array(onp.bool_(value), ctx=beside.context)
+    if value.__class__ is int and not -EXACT <= value <= EXACT and isinstance(beside, NDArray):
+        kind = NUMPY_DTYPES[beside._spec.dtype]
+        if kind.kind in "iu" and onp.iinfo(kind).min <= value <= onp.iinfo(kind).max:
+            return array(onp.asarray(value, kind), ctx=beside.context)
+        return float(value)
     if value.__class__ in NUMBERS or isinstance(value, NDArray) or hasattr(value, "_call_operator"):
         return value
     if getattr(value, "ndim", None) == 0:  # of NumPy

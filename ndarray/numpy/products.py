@@ -21,7 +21,9 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 def front(name: str) -> Callable[..., Any]:
     """The function of a front, for arrays and Symbols."""
-    return operator_function(REGISTRY[name], name.removeprefix("_npi_").removeprefix("_np_"), operand)
+    return operator_function(
+        REGISTRY[name], name.removeprefix("_npi_").removeprefix("_np_"), operand
+    )
 
 
 dot, matmul = front("_np_dot"), front("_npi_matmul")

@@ -1,4 +1,5 @@
-"""Official NumPy's functions on arrays of mx.np: plait's where it has them, else NumPy on copies."""
+"""Official NumPy's functions on arrays of mx.np: plait's where it has them, else NumPy's
+on copies."""
 
 from __future__ import annotations
 
@@ -23,11 +24,13 @@ REDUCTIONS = {
     "logical_and": "all",
     "logical_or": "any",
 }
+_NO_VALUE = getattr(onp, "_NoValue", None)  # what NumPy gives for an absent initial value
 ACCUMULATIONS = {"add": "cumsum", "multiply": "cumprod"}
 RENAMED = {
     "conjugate": "positive",
     "divide": "true_divide",
     "pow": "power",
+    "svd": "svd_of_numpy",
 }
 
 
@@ -80,16 +83,16 @@ def _written(made: Any, out: Any) -> Any:
 
 
 @method
-def __array_ufunc__(self: ndarray, ufunc: Any, way: str, *inputs: Any, **kwargs: Any) -> Any:
+def __array_ufunc__(self: ndarray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """np.add(x, y), np.add.reduce(x) ... of official NumPy."""
     out = kwargs.pop("out", None)
     if kwargs.get("where") is True:
         kwargs.pop("where")
-    if way == "at":
+    if method == "at":
         return _at(ufunc, *inputs)
-    made = _WAYS[way](ufunc, inputs, kwargs) if way in _WAYS else NotImplemented
+    made = _WAYS[method](ufunc, inputs, kwargs) if method in _WAYS else NotImplemented
     if made is NotImplemented:
-        made = run(f"{ufunc.__name__}.{way}", getattr(ufunc, way), inputs, kwargs)
+        made = run(f"{ufunc.__name__}.{method}", getattr(ufunc, method), inputs, kwargs)
     return _written(made, out)
 
 
@@ -107,6 +110,7 @@ def _operand(x: Any) -> Any:
 def _reduce(ufunc: Any, inputs: Any, kwargs: dict[str, Any]) -> Any:
     found = ours("numpy", REDUCTIONS.get(ufunc.__name__, "-"))
     given = {"axis": inputs[1] if len(inputs) > 1 else 0} | kwargs
+    given = {k: v for k, v in given.items() if v is not _NO_VALUE}
     if found is None or not _fits(found, inputs[:1], given) or len(inputs) > 2:
         return NotImplemented
     return found(inputs[0], **given)

@@ -89,8 +89,9 @@ class Random:
             if plan is not None:
                 is_one = plan.__class__ is Plan
                 return fresh(run(plan, (), ()) if is_one else plan.call((), (), None))
-        elif size is None and out is not None:
-            size = out.shape
+        elif isinstance(out, NDArray):
+            size = out.shape if size is None else size
+            dtype = out.dtype if dtype is None else dtype
         names = [p.name for p in DISTRIBUTIONS[name].parameters]
         attrs, inputs = self.split(name, dict(zip(names, values)))
         attrs |= {"size": size, "dtype": None if dtype is None else dtype_name(dtype)}
@@ -221,7 +222,8 @@ class Random:
         """Whole numbers in [low, high), or [0, low); int64 unless dtype says otherwise. Raises
         ValueError where the interval is empty or leaves the dtype."""
         low, high = (0, low) if high is None else (low, high)
-        name, size = "int64" if dtype is None else dtype_name(dtype), _size(size, out)
+        wanted = out if dtype is None else dtype
+        name, size = "int64" if wanted is None else dtype_name(wanted), _size(size, out)
         try:
             bounds = operator.index(low), operator.index(high)
         except TypeError:
@@ -262,7 +264,9 @@ class Random:
         except TypeError:
             inputs.append(self.given(a))
             if isinstance(a, NDArray) and not a.shape:
-                raise InvalidValue("random.choice: a must be a whole number or have an axis") from None
+                raise InvalidValue(
+                    "random.choice: a must be a whole number or have an axis"
+                ) from None
         if p is not None:
             attrs["weighted"] = True
             inputs.append(self._probabilities(p))

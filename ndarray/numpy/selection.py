@@ -18,8 +18,8 @@ from .shapes import call, concatenate
 def take(
     a: Any, indices: Any, axis: int | None = None, mode: str = "raise", out: Any = None
 ) -> Any:
-    """Elements of a (flat without axis), or slices along an axis. Indices outside raise, wrap around
-    or are clipped to the nearest."""
+    """Elements of a (flat without axis), or slices along an axis. Indices outside raise, wrap
+    around or are clipped to the nearest."""
     return call("_npi_take", a, indices_of(indices), out=out, axis=axis, mode=mode)
 
 
@@ -62,7 +62,6 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
         raise InvalidValue("np.where: needs both x and y, or none of them")
     if x is None:
         return nonzero(condition)
-    condition = operand(condition)
     if _is_number(x) and _is_number(y):
         x = array(x)
     if _is_number(x):
@@ -162,7 +161,8 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     if one:
         values = values.reshape((1,) * (arr.ndim - values.ndim) + values.shape)
         values = call("_np_moveaxis", values, source=0, destination=axis)
-        places, count = int(obj), values.shape[axis]
+        places: Any = int(obj)
+        count = values.shape[axis]
     else:
         places = onp.arange(n)[obj] if isinstance(obj, slice) else onp.asarray(obj)
         places = places.nonzero()[0] if places.dtype == bool else places.reshape(-1)
@@ -186,15 +186,16 @@ def trim_zeros(filt: Any, trim: str = "fb") -> Any:
 # ---- numbers of places ---------------------------------------------------------------------------
 
 
-def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple:
+def unravel_index(indices: Any, shape: Any, order: Any = "C") -> tuple:
     """The index along each axis of places in the flat array."""
-    found = onp.unravel_index(onp.asarray(_on_host(indices)).astype(onp.int64), shape, order=order)
+    places: Any = onp.asarray(_on_host(indices)).astype(onp.int64)
+    found: Any = onp.unravel_index(places, shape, order=order)
     return tuple([array(onp.asarray(i, onp.int64)) for i in found])
 
 
-def ravel_multi_index(multi_index: Any, dims: Any, mode: str = "raise", order: str = "C") -> Any:
+def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: Any = "C") -> Any:
     """Places in the flat array of indices along each axis."""
-    given = tuple([onp.asarray(_on_host(i)).astype(onp.int64) for i in multi_index])
+    given: Any = tuple([onp.asarray(_on_host(i)).astype(onp.int64) for i in multi_index])
     return array(onp.asarray(onp.ravel_multi_index(given, dims, mode=mode, order=order), onp.int64))
 
 

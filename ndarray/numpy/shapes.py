@@ -3,6 +3,7 @@ no arrays."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,24 +11,31 @@ import numpy as onp
 
 from ...engine import lib
 from ...engine.error import InvalidType, InvalidValue, ShapeError
-from .. import functions
+from ...kernels.record import lookup
+from ..functions import operator_function
 from ..launch import copy_into
 from ..ndarray import NDArray
-from .array import is_symbol, operand
+from .array import is_symbol, ndarray, operand
+
+
+@functools.cache
+def _function(name: str) -> Callable[..., Any]:
+    return operator_function(lookup(name), name, operand)
 
 
 def call(name: str, *inputs: Any, out: Any = None, **attrs: Any) -> Any:
-    """An operator on arrays, Symbols, or what becomes an array."""
-    return getattr(functions, name)(*[operand(x) for x in inputs], out=out, **attrs)
+    """An operator on arrays, Symbols, or what becomes an array; plans of calls are kept."""
+    return _function(name)(*inputs, out=out, **attrs)
 
 
 def several_arrays(seq: Any, what: str) -> list:
     """The members of a sequence, or of an array along axis 0. Raises TypeError."""
-    if isinstance(seq, NDArray) or not hasattr(seq, "__iter__") or is_symbol(seq):
-        if not isinstance(seq, NDArray):
-            raise InvalidType(f"{what}: needs a sequence of arrays, got {type(seq).__name__}")
-    return [operand(x) for x in seq]
+    if seq.__class__ not in (list, tuple) and (not hasattr(seq, "__iter__") or is_symbol(seq)):
+        raise InvalidType(f"{what}: needs a sequence of arrays, got {type(seq).__name__}")
+    return [x if x.__class__ is ndarray else operand(x) for x in seq]
 
+
+_CONCATENATE, _STACK = _function("_npi_concatenate"), _function("_npi_stack")
 
 # ---- joins ---------------------------------------------------------------------------------------
 
@@ -44,8 +52,8 @@ def _to(made: Any, dtype: Any, out: Any) -> Any:
 
 def concatenate(seq: Any, axis: int | None = 0, out: Any = None, dtype: Any = None) -> Any:
     """Arrays joined along an axis, in their common dtype; axis None: flat."""
-    made = call("_npi_concatenate", *several_arrays(seq, "np.concatenate"), dim=axis)
-    return _to(made, dtype, out) if out is not None or dtype is not None else made
+    made = _CONCATENATE(*several_arrays(seq, "np.concatenate"), dim=axis)
+    return made if dtype is None and out is None else _to(made, dtype, out)
 
 
 concat = concatenate
@@ -53,8 +61,8 @@ concat = concatenate
 
 def stack(arrays: Any, axis: int = 0, out: Any = None) -> Any:
     """Arrays of one shape joined along a new axis."""
-    made = call("_npi_stack", *several_arrays(arrays, "np.stack"), axis=axis)
-    return _to(made, None, out)
+    made = _STACK(*several_arrays(arrays, "np.stack"), axis=axis)
+    return made if out is None else _to(made, None, out)
 
 
 def vstack(arrays: Any, out: Any = None) -> Any:
@@ -89,8 +97,8 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Any:
 
 
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list:
-    """Parts along an axis that begin at indices, or so many, the first longer by 1 where they cannot
-    be equal."""
+    """Parts along an axis that begin at indices, or so many, the first longer by 1 where they
+    cannot be equal."""
     ary = operand(ary)
     if hasattr(indices_or_sections, "__index__") and getattr(indices_or_sections, "ndim", 0) == 0:
         sections = int(indices_or_sections)
@@ -110,8 +118,8 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list:
 
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list:
-    """Equal parts along an axis, or parts that begin at indices. Raises ValueError where they cannot
-    be equal."""
+    """Equal parts along an axis, or parts that begin at indices. Raises ValueError where they
+    cannot be equal."""
     ary = operand(ary)
     sections = indices_or_sections
     if hasattr(sections, "__index__") and not is_symbol(ary) and getattr(sections, "ndim", 0) == 0:
@@ -147,9 +155,10 @@ def reshape(
 ) -> Any:
     """a in another shape of as many elements, on the same memory where order is C; one size may be
     -1."""
-    return call(
-        "_np_reshape", a, out=out, newshape=newshape if shape is None else shape, order=order
-    )
+    target = newshape if shape is None else shape
+    if order == "C" and out is None and isinstance(a, ndarray):
+        return a.reshape(target)
+    return call("_np_reshape", a, out=out, newshape=target, order=order)
 
 
 def ravel(x: Any, order: str = "C") -> Any:
@@ -208,7 +217,7 @@ def flipud(m: Any) -> Any:
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     """Each element repeated, along an axis or of the flat array; repeats: a number, or one for each
     element."""
-    if hasattr(repeats, "__index__") and getattr(repeats, "ndim", 0) == 0:
+    if isinstance(repeats, int) or hasattr(repeats, "__index__") and repeats.ndim == 0:
         return call("_np_repeat", a, repeats=int(repeats), axis=axis)
     a = operand(a)
     if axis is None:

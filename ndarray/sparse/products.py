@@ -86,7 +86,7 @@ def _dot(attrs, a, b):
 
 
 @gradient_of("dot")
-def _dot_grad(F, dys, xs, ys, wanted, transpose_a, transpose_b, forward_stype):
+def _dot_grad(F, dys, xs, ys, wanted, transpose_a, transpose_b, forward_stype, to_scalar):
     (a, b), dy, da, db = xs, dys[0], None, None
     ta, tb = transpose_a, transpose_b
     matrices = len(a.shape) == len(b.shape) == 2

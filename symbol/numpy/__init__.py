@@ -25,7 +25,9 @@ def _made(full: str, name: str) -> Callable[..., Any]:
     return own
 
 
-_derived, __dir__ = derive(__name__, _made, "_npi_", "_np_", shown="sym.np")
+_derived, __dir__ = derive(
+    __name__, _made, "_npi_", "_np_", shown="sym.np", random=False
+)
 
 
 def __getattr__(name: str) -> Any:

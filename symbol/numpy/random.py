@@ -1,4 +1,4 @@
-"""sym.np.random and sym.npx.random: what np.random and npx.random draw, each run of a graph anew."""
+"""sym.np.random and sym.npx.random: numbers that each run of a graph draws anew."""
 
 from __future__ import annotations
 

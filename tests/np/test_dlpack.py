@@ -2,9 +2,8 @@
 
 import numpy as onp
 import pytest
-from plait.engine.error import MXNetError
-
 from plait import np
+from plait.engine.error import MXNetError
 
 DTYPES = ("float32", "float64", "float16", "int8", "uint16", "int64", "bool")
 

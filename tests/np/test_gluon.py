@@ -7,7 +7,7 @@ import pytest
 from gluon_rows import ROWS, Mode
 from plait.ndarray.nesting import flatten
 
-LARGE = ("alexnet", "densenet121", "inceptionv3", "squeezenet1.0")
+LARGE = ("alexnet", "vgg11", "densenet121", "inceptionv3", "squeezenet1.0")
 RUN = {(kind, name): (shape, run) for kind, name, shape, run in ROWS}
 
 
@@ -83,6 +83,37 @@ def test_gradients(kind, name, hybrid):
     assert {type(g) for g in got} == {mx.np.ndarray}
     for a, b in zip(got, classic, strict=True):
         close(a, b)
+
+
+@pytest.mark.parametrize(
+    ("metric", "label", "pred", "expected"),
+    [
+        (mx.metric.Accuracy, [True, False], [True, True], 0.5),
+        (mx.metric.F1, [True, False], [[0.1, 0.9], [0.8, 0.2]], 1.0),
+        (mx.metric.MAE, 1.0, 3.0, 2.0),
+        (mx.metric.MSE, 1.0, 3.0, 4.0),
+        (mx.metric.Loss, 0.0, 3.0, 3.0),
+    ],
+)
+def test_metrics_of_bools_and_scalars(metric, label, pred, expected):
+    mx.npx.set_np()
+    m = metric()
+    m.update(*[mx.np.array(onp.asarray(x)) for x in (label, pred)])
+    assert m.get()[1] == pytest.approx(expected)
+
+
+def test_arrays_in_a_hybridized_block_say_what_to_write():
+    class Net(mx.gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            return mx.np.concatenate([x, mx.np.array([[1.0, 2.0]])])
+
+    mx.npx.set_np()
+    net = Net()
+    x = mx.np.array([[1.0, 2.0]])
+    assert net(x).shape == (2, 2)
+    net.hybridize()
+    with pytest.raises(TypeError, match="fix: in a hybridized block make arrays by F.np"):
+        net(x)
 
 
 EXPORTED = [

@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 
 import numpy as onp
-import pytest
-
 import plait as mx
+import pytest
 from plait import np, npx
 from plait.gluon import nn
 from plait.graph.graph import topological

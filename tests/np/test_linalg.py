@@ -1,5 +1,5 @@
-"""Products and np.linalg beyond what test_fronts.py derives: signatures, results that are unique only
-up to a sign or a turn, einsum at random, errors. Compared with NumPy in float64."""
+"""Products and np.linalg beyond what test_fronts.py derives: signatures, results that are unique
+only up to a sign or a turn, einsum at random, errors. Compared with NumPy in float64."""
 
 import itertools
 import math
@@ -89,7 +89,9 @@ def test_products_of_all_ranks_equal_numpy(a, b):
         equal(getattr(np, name)(np.array(x), np.array(y)), want)
 
 
-@pytest.mark.parametrize("a, b", [((0, 3), (3, 2)), ((2, 0), (0, 3)), ((1, 2, 3), (0, 3, 2)), ((0,), (0,))])
+@pytest.mark.parametrize(
+    "a, b", [((0, 3), (3, 2)), ((2, 0), (0, 3)), ((1, 2, 3), (0, 3, 2)), ((0,), (0,))]
+)
 def test_products_without_elements(a, b):
     x, y = onp.zeros(a), onp.zeros(b)
     equal(np.matmul(np.array(x), np.array(y)), x @ y)
@@ -136,7 +138,9 @@ def test_tensordot(a, b, axes):
     equal(np.tensordot(np.array(x), np.array(y), axes), onp.tensordot(x, y, axes))
 
 
-@pytest.mark.parametrize("axes", [3, -1, ([0], [0]), ([0, 1], [0]), ([5], [0]), ([0, 0], [0, 0]), (1, 2, 3)])
+@pytest.mark.parametrize(
+    "axes", [3, -1, ([0], [0]), ([0, 1], [0]), ([5], [0]), ([0, 0], [0, 0]), (1, 2, 3)]
+)
 def test_tensordot_refuses_axes(axes):
     with pytest.raises(ValueError, match=r"np\.tensordot: "):
         np.tensordot(np.ones((2, 3)), np.ones((3, 4)), axes)
@@ -197,7 +201,8 @@ def test_einsum_order_is_cheap():
 
 @pytest.mark.parametrize("text, shapes", [
     ("ij,jk", [(2, 3), (2, 3)]), ("ij", [(2, 3), (3, 2)]), ("i", [(2, 3)]), ("ij->k", [(2, 3)]),
-    ("i$", [(2, 3)]), ("...i->i", [(2, 3)]), ("ij->ii", [(2, 3)]), ("ii", [(2, 3)]), ("ijk", [(2, 3)]),
+    ("i$", [(2, 3)]), ("...i->i", [(2, 3)]), ("ij->ii", [(2, 3)]), ("ii", [(2, 3)]),
+    ("ijk", [(2, 3)]),
 ])  # fmt: skip
 def test_einsum_refuses(text, shapes):
     with pytest.raises(ValueError, match=r"np\.einsum: "):
@@ -257,6 +262,14 @@ def test_svd(shape, full):
     equal(np.linalg.svdvals(np.array(x)), onp.linalg.svd(x, compute_uv=False))
 
 
+def test_numpy_functions_keep_their_defaults():
+    x = normal(4, 3)
+    a = np.array(x)
+    assert onp.linalg.svd(a)[0].shape == (4, 4)
+    assert np.linalg.svd(a)[0].shape == (4, 3)
+    assert type(onp.linalg.inv(a[:3])) is type(onp.einsum("ij,ij", a, a)) is np.ndarray
+
+
 def test_svd_of_symmetric_matrices_reads_one_triangle():
     x = definite(3)
     wrong = x + onp.triu(onp.ones((3, 3)), 1)
@@ -308,7 +321,11 @@ def test_norm_of_zeros_has_gradient_zero():
 @pytest.mark.parametrize("keepdims", [False, True])
 def test_norm(ord, axis, keepdims):
     x = normal(2, 3, 4)
-    options = {"ord": ord, "axis": tuple(axis) if isinstance(axis, list) else axis, "keepdims": keepdims}
+    options = {
+        "ord": ord,
+        "axis": tuple(axis) if isinstance(axis, list) else axis,
+        "keepdims": keepdims,
+    }
     try:
         want = onp.linalg.norm(x, **options)
     except ValueError:
@@ -321,7 +338,9 @@ def test_norm(ord, axis, keepdims):
 def test_norms_of_the_standard():
     x = normal(2, 3, 4)
     a = np.array(x)
-    for axis, ord, keepdims in itertools.product([None, 1, (0, 2), (-1, 0)], [1, 2, math.inf], [0, 1]):
+    for axis, ord, keepdims in itertools.product(
+        [None, 1, (0, 2), (-1, 0)], [1, 2, math.inf], [0, 1]
+    ):
         options = {"axis": axis, "ord": ord, "keepdims": bool(keepdims)}
         equal(np.linalg.vector_norm(a, **options), onp.linalg.vector_norm(x, **options))
     for ord in ("fro", "nuc", 1, 2, -2):
@@ -334,7 +353,9 @@ def test_lstsq():
         for got, want in zip(np.linalg.lstsq(np.array(x), np.array(y)), onp.linalg.lstsq(x, y)):
             equal(got, want)
     low = onp.outer(onp.arange(4.0), [1, 2])  # of rank 1: no residuals
-    for got, want in zip(np.linalg.lstsq(np.array(low), np.ones(4)), onp.linalg.lstsq(low, onp.ones(4))):
+    for got, want in zip(
+        np.linalg.lstsq(np.array(low), np.ones(4)), onp.linalg.lstsq(low, onp.ones(4))
+    ):
         equal(got, want)
     assert np.linalg.lstsq(np.ones((3, 1)), np.ones(3), rcond="warn")[2].item() == 1
 
@@ -374,7 +395,9 @@ def test_errors_say_what_is_wrong():
     ):
         with pytest.raises(np.linalg.LinAlgError):
             call().wait_to_read()
-    with pytest.raises(MXNetError, match="all eigenvalues must be real, got one with imaginary part 1"):
+    with pytest.raises(
+        MXNetError, match="all eigenvalues must be real, got one with imaginary part 1"
+    ):
         np.linalg.eigvals(turn).wait_to_read()
     for call in (
         lambda: np.linalg.inv(np.ones((2, 3))),
@@ -419,6 +442,7 @@ def test_symbols():
 # ---- np.fft --------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::plait.np.NumpyFallback")
 def test_fft():
     x = normal(4, 8)
     a = np.array(x)
@@ -430,5 +454,5 @@ def test_fft():
     assert onp.dtype(np.fft.fftfreq(8).dtype) == "float32"
     equal(np.fft.fftfreq(8, 0.5), onp.fft.fftfreq(8, 0.5), 1e-6)
     a.attach_grad()
-    with autograd.record(), pytest.raises(MXNetError, match=r"np\.fft\.fft.* has no gradient"):
+    with autograd.record(), pytest.raises(ValueError, match=r"np\.fft\.fft has no gradient"):
         np.fft.fft(a)

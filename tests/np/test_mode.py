@@ -6,9 +6,8 @@ import sys
 import threading
 
 import numpy as onp
-import pytest
-
 import plait as mx
+import pytest
 from plait import np, npx
 from plait.gluon.data import ArrayDataset, DataLoader
 

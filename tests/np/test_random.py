@@ -4,13 +4,12 @@ differences with the same numbers, one stream with mx.random."""
 import math
 
 import numpy as onp
+import plait as mx
 import pytest
+from plait import autograd, np, npx
 from plait.engine.error import MXNetError
 from plait.kernels.ops.np.random import DISTRIBUTIONS, operator_of
 from plait.kernels.record import lookup
-
-import plait as mx
-from plait import autograd, np, npx
 
 N = 20_000
 GIVEN = {
@@ -194,6 +193,12 @@ def test_vectors():
     onp.testing.assert_allclose(b, [0, 0.5, 1], atol=0.015)
 
 
+def test_np_itself_has_no_distributions():
+    assert not {"normal", "gamma", "shuffle", "random_beta"} & {*dir(np), *dir(mx.sym.np)}
+    with pytest.raises(AttributeError):
+        np.normal  # noqa: B018
+
+
 # ---- gradients -----------------------------------------------------------------------------------
 
 SMOOTH = (
@@ -288,7 +293,9 @@ def test_gradient_of_vectors():
     with autograd.record():
         y = np.random.dirichlet(alpha, size=100_000)[:, 0].mean()
     y.backward()
-    onp.testing.assert_allclose(alpha.grad.asnumpy(), [3 / 12.25, -0.5 / 12.25, -0.5 / 12.25], atol=4e-3)
+    onp.testing.assert_allclose(
+        alpha.grad.asnumpy(), [3 / 12.25, -0.5 / 12.25, -0.5 / 12.25], atol=4e-3
+    )
     mean, cov = np.zeros(2, dtype="float64"), np.array([[2.0, 0.6], [0.6, 1.0]], dtype="float64")
     mean.attach_grad()
     cov.attach_grad()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ....engine.error import OperatorError, ShapeError
+from ....engine.error import ShapeError
 from ...front import DEFAULT, alike, as_float, cast, dtype_of, front, reshaped
 from ...record import HALVES, NATIVE_FLOATS, Array, Param, definite, sample, values
 from ...shapes import one_axis
@@ -189,7 +189,7 @@ front(
         sample(definite((2, 3, 3)), (3,)),
         sample((0, 0), (0, 2)),
     ),
-    doc="x with a @ x = b for square a: b is one vector or matrices. Raises MXNetError if a is singular.",
+    doc="x with a @ x = b: b is one vector or matrices. Raises MXNetError if a is singular.",
 )
 
 
@@ -299,8 +299,8 @@ front(
     ref=_lstsq_ref,
     samples=(sample((5, 3), (5,)), sample((5, 3), (5, 2)), sample((2, 3), (2,))),
     doc=(
-        "The shortest x for which |b - a @ x| is least, its squared residuals (NumPy leaves them out"
-        " where a is not of full rank), the rank of a and its singular values."
+        "The shortest x for which |b - a @ x| is least, its squared residuals (NumPy leaves them"
+        " out where a is not of full rank), the rank of a and its singular values."
     ),
 )
 
@@ -330,7 +330,7 @@ def _eigh(F: Any, a: Array, UPLO: str) -> list[Array]:
     return [found, turned(F, rows)]
 
 
-def _eigh_ref(a: Any, UPLO: str) -> Any:
+def _eigh_ref(a: Any, UPLO: Any) -> Any:
     w, v = np.linalg.eigh(a, UPLO)
     if v.size:
         at = np.abs(v).argmax(axis=-2)[..., None, :]

@@ -18,6 +18,12 @@ def permuted(F: Any, x: Array, axes: tuple[int, ...]) -> Array:
     return x if axes == tuple(range(len(axes))) else F.transpose(x, axes=axes)
 
 
+def product(F: Any, a: Array, b: Array, **transposes: bool) -> Array:
+    """F.dot with NumPy's shape () of two vectors; of others the very call that nd makes."""
+    vectors = len(a.shape) == len(b.shape) == 1
+    return F.dot(a, b, **({"to_scalar": True} if vectors else transposes))
+
+
 def _arranged(F: Any, x: Array, labels: Labels, to: Labels) -> Array:
     return permuted(F, x, tuple([labels.index(a) for a in to]))
 
@@ -63,20 +69,23 @@ def _contracted(
     def size(labels: Labels) -> int:
         return prod(sizes[x] for x in labels)
 
-    def matrices(x: Array, labels: Labels, rows: Labels, columns: Labels) -> tuple[Array, bool]:
-        """x as a stack of matrices, and whether they are transposed: what moves no memory."""
-        turned = labels == (*batch, *columns, *rows) and bool(rows and columns)
-        if turned:
-            rows, columns = columns, rows
-        x = _arranged(F, x, labels, (*batch, *rows, *columns))
-        lead = (size(batch),) if batch else ()
-        return reshaped(F, x, (*lead, size(rows), size(columns))), turned
+    def arranged(x: Array, labels: Labels, free: Labels, over_first: bool) -> tuple[Array, bool]:
+        """x as (batch, over, free) or (batch, free, over), each of one axis, and whether it is the
+        other one than asked for: what moves no memory."""
+        orders = ((*batch, *free, *over), (*batch, *over, *free))
+        turned = bool(free) and labels == orders[not over_first]
+        first = over_first != turned
+        inner = (size(free),) if batch else tuple([sizes[x] for x in free])
+        shape = (size(over), *inner) if first else (*inner, size(over))
+        x = _arranged(F, x, labels, orders[first])
+        return reshaped(F, x, (*[sizes[x] for x in batch], *shape)), turned
 
-    a, turned_a = matrices(a, la, free_a, over)
-    b, turned_b = matrices(b, lb, over, free_b)
-    product = F.batch_dot if batch else F.dot
-    y = product(a, b, transpose_a=turned_a, transpose_b=turned_b)
+    a, turned_a = arranged(a, la, free_a, False)
+    b, turned_b = arranged(b, lb, free_b, True)
     made = (*batch, *free_a, *free_b)
+    if not batch:
+        return product(F, a, b, transpose_a=turned_a, transpose_b=turned_b), made
+    y = F.batch_dot(a, b, transpose_a=turned_a, transpose_b=turned_b)
     return reshaped(F, y, tuple([sizes[x] for x in made])), made
 
 

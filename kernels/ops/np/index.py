@@ -12,6 +12,7 @@ from ...front import alike, cast, dtype_of, front, reshaped
 from ...record import Array, Param, Type, operator, sample, values
 from ...shapes import broadcast_shapes, one_axis
 from ...traits import Eager
+from ..index import places_now
 from .arithmetic import NUMBER, lifted
 from .shape import broadcast, move_axes, mover
 
@@ -71,7 +72,7 @@ def _with_number(name: str, array: str, first: bool) -> None:
             sample(CONDITION, (2, 3), scalar=2.5, is_int=False),
             sample(CONDITION, (3,), scalar=2.0),
         ),
-        doc=f"A number {'where condition is not 0, else x' if first else 'where condition is 0, else y'}.",
+        doc=f"A number where condition is {'not ' if first else ''}0, else {array}.",
     )
 
 
@@ -120,8 +121,8 @@ front(
         sample((3, 4), values([0, 7, -1]), axis=0, mode="clip"),
         sample((2, 3, 4), values([0, 7, -1]), axis=-1, mode="wrap"),
     ),
-    doc="Elements of a (flat without axis), or slices along an axis, at indices. Negative ones count"
-    " from the end; others outside raise, wrap around or are clipped to the nearest.",
+    doc="Elements of a (flat without axis), or slices along an axis, at indices. Negative ones"
+    " count from the end; others outside raise, wrap around or are clipped to the nearest.",
 )
 
 
@@ -169,28 +170,26 @@ def _nonzero_infer(ins: Any) -> list[Type]:
 
 def _nonzero_now(call: Any, inputs: Any, out: Any) -> Any:
     (x,) = inputs
-    flat = call("reshape_to", x, shape=(x.size,))
-    kept = call("_not_equal_scalar", flat, scalar=0.0)
-    n = int(call("sum", call("Cast", kept, dtype="int64")).asscalar()) if x.size else 0
-    if not n or not x.shape:
-        none = call("slice_axis", flat, axis=0, begin=0, end=0)
+    places = places_now(call, x)
+    if not places.size or not x.shape:
         return call(
-            "Cast", call("reshape_to", none, shape=(n, len(x.shape))), dtype="int64", out=out
+            "reshape_to",
+            call("slice_axis", places, axis=0, begin=0, end=0),
+            shape=(places.size, len(x.shape)),
+            out=out,
         )
-    order = call("argsort", kept, is_ascend=False, dtype="int64")
-    places = call("slice_axis", order, axis=0, begin=0, end=n)
     return call("transpose", call("_unravel_index", places, shape=x.shape), out=out)
 
 
 operator(
     "_npx_nonzero",
     aliases=("_npi_nonzero",),
-    inputs=("x",),
+    inputs=("a",),
     infer=_nonzero_infer,
-    ref=lambda xp, x: np.argwhere(x),
+    ref=lambda xp, a: np.argwhere(a),
     traits=(Eager(_nonzero_now),),
     samples=(sample(values([[0, 1, 0], [2, 0, 3]])), sample(values([0.0, 0.0]))),
-    doc="Where x is not 0: one row of indices for each such element, int64.",
+    doc="Where a is not 0: one row of indices for each such element, int64.",
 )
 
 # ---- diagonals and triangles ---------------------------------------------------------------------
@@ -315,6 +314,6 @@ front(
         sample(values([-1, 1, 7]), (3,), (3,), num_args=3, mode="wrap"),
         sample(values([-1, 1, 7]), (3,), (3,), num_args=3, mode="clip"),
     ),
-    doc="Of the arrays after the first, which all broadcast, the elements of the one whose number the"
-    " first says.",
+    doc="Of the arrays after the first, which all broadcast, the elements of the one whose"
+    " number the first says.",
 )

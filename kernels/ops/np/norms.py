@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -129,9 +128,9 @@ front(
         sample(()),
     ),
     doc=(
-        "The norm over axes (None: all). flag: -2 of all elements, 1 the root of the sum of squares,"
-        " 2 the sum of singular values, -1 and 0 the norm of order ord: of vectors for one axis, of"
-        " matrices for two."
+        "The norm over axes (None: all). flag: -2 of all elements, 1 the root of the sum of"
+        " squares, 2 the sum of singular values, -1 and 0 the norm of order ord: of vectors for one"
+        " axis, of matrices for two."
     ),
 )
 

@@ -18,8 +18,8 @@ MODES = ("constant", *COPIES, *SUMMARIES, "empty")
 
 
 def pairs(n: int, pad_width: Sequence) -> list[tuple[int, int]]:
-    """(before, after) of each of n axes, from one number, one pair, one for each axis, or 2 n numbers
-    in a row."""
+    """(before, after) of each of n axes, from one number, one pair, one for each axis, or 2 n
+    numbers in a row."""
     given = np.asarray(pad_width)
     if not n:
         return []
@@ -111,7 +111,8 @@ def _padded(F: Any, x: Array, axis: int, before: int, after: int, mode: str, val
             broadcast(F, one, border(after)) if after else None,
         ]
     else:
-        index = np.pad(np.arange(n), (before, after), mode=mode).tolist()
+        copied: Any = mode
+        index = np.pad(np.arange(n), (before, after), mode=copied).tolist()
         pieces = [*_taken(F, x, axis, index[:before]), x, *_taken(F, x, axis, index[before + n :])]
     kept = [p for p in pieces if p is not None]
     return F.Concat(*kept, dim=axis) if len(kept) > 1 else x
@@ -128,8 +129,8 @@ def _pad(
     return x
 
 
-def _pad_ref(x: Any, pad_width: Any, mode: str, constant_value: float, reflect_type: str) -> Any:
-    options = (
+def _pad_ref(x: Any, pad_width: Any, mode: Any, constant_value: float, reflect_type: str) -> Any:
+    options: Any = (
         {"constant_values": np.asarray(constant_value).astype(x.dtype)}
         if mode == "constant"
         else {}

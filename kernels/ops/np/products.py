@@ -3,7 +3,7 @@ matrices. Every sum of products is one `dot` or `batch_dot`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -11,9 +11,9 @@ import numpy as np
 
 from ....engine.error import DTypeError, OperatorError, ShapeError
 from ...front import alike, as_float, broadcast, cast, dtype_of, front, reshaped
-from ...record import Array, Param, sample, uniform
-from ...shapes import many_axes, one_axis
-from .einsum import permuted
+from ...record import Array, Param, sample
+from ...shapes import one_axis
+from .einsum import permuted, product
 
 AB = ("a", "b")
 
@@ -34,12 +34,6 @@ def _check(op: str, a: Array, i: int, b: Array, j: int) -> None:
         )
 
 
-def _product(F: Any, a: Array, b: Array, **transposes: bool) -> Array:
-    """F.dot with NumPy's shape () of two vectors."""
-    y = F.dot(a, b, **transposes)
-    return F.reshape_to(y, shape=()) if len(a.shape) == len(b.shape) == 1 else y
-
-
 def dot(F: Any, a: Array, b: Array) -> Array:
     """The last axis of a with the last but one of b."""
     a, b = alike(F, a, b)
@@ -49,7 +43,7 @@ def dot(F: Any, a: Array, b: Array) -> Array:
     _check("np.dot", a, -1, b, -2 if n > 1 else 0)
     if n > 2:
         b = F.transpose(b, axes=(n - 2, *range(n - 2), n - 1))
-    return _product(F, a, b)
+    return product(F, a, b)
 
 
 def matmul(F: Any, a: Array, b: Array) -> Array:
@@ -65,7 +59,7 @@ def matmul(F: Any, a: Array, b: Array) -> Array:
     _check("np.matmul", a, -1, b, -2 if nb > 1 else 0)
     lead_a, lead_b = tuple(a.shape[:-2]), tuple(b.shape[:-2])
     if prod(lead_b) == 1 and len(lead_b) <= len(lead_a):  # one matrix or vector on the right
-        return _product(F, a, reshaped(F, b, tuple(b.shape[-2:])))
+        return product(F, a, reshaped(F, b, tuple(b.shape[-2:])))
     if lead_a == lead_b:
         return F.batch_dot(a, b)
     if na == 1:
@@ -137,7 +131,7 @@ def _inner(F: Any, a: Array, b: Array) -> Array:
     if not a.shape or not b.shape:
         return F.broadcast_mul(a, b)
     _check("np.inner", a, -1, b, -1)
-    return _product(F, a, b, **({"transpose_b": True} if len(b.shape) > 1 else {}))
+    return product(F, a, b, **({"transpose_b": True} if len(b.shape) > 1 else {}))
 
 
 front(
@@ -180,7 +174,7 @@ def _vdot(F: Any, a: Array, b: Array) -> Array:
             f"a and b must have equally many elements, got a {tuple(a.shape)} and"
             f" b {tuple(b.shape)}",
         )
-    return _product(F, reshaped(F, a, (n,)), reshaped(F, b, (n,)))
+    return product(F, reshaped(F, a, (n,)), reshaped(F, b, (n,)))
 
 
 front(
@@ -349,7 +343,7 @@ def _cross(
 
     if len(pa) == len(pb) == 2:
         return part(0, 1)
-    parts = [part(1, 2), part(2, 0), part(0, 1)]
+    parts: list[Any] = [part(1, 2), part(2, 0), part(0, 1)]
     n = len(parts[0].shape)
     return F.stack(*parts, axis=one_axis("np.cross", axisc, n, 1))
 
@@ -387,7 +381,7 @@ def _cross_of(a: Any, b: Any, axisa: int, axisb: int, axisc: int, axis: int | No
     full = [
         np.concatenate([x, np.zeros((*x.shape[:-1], 3 - x.shape[-1]), x.dtype)], -1) for x in (a, b)
     ]
-    y = np.cross(*full)
+    y = np.cross(full[0], full[1])
     return y[..., 2] if flat else np.moveaxis(y, -1, axisc)
 
 
@@ -469,10 +463,10 @@ def _multi_dot(F: Any, *data: Array, num_args: int) -> Array:
     if ndims[-1] == 1:
         xs[-1] = reshaped(F, xs[-1], (xs[-1].shape[0], 1))
 
-    def product(pair: Any) -> Array:
-        return xs[pair] if isinstance(pair, int) else dot(F, product(pair[0]), product(pair[1]))
+    def chain(pair: Any) -> Array:
+        return xs[pair] if isinstance(pair, int) else dot(F, chain(pair[0]), chain(pair[1]))
 
-    y = product(chain_order([tuple(x.shape) for x in xs]))
+    y = chain(chain_order([tuple(x.shape) for x in xs]))
     shape = tuple(y.shape)
     return reshaped(F, y, shape[ndims[0] == 1 : 2 - (ndims[-1] == 1)])
 

@@ -1,8 +1,9 @@
 """Random numbers of mx.np.random and npx.random.
 
 A parameter is a number, which is an attribute, or an array, which is an input; arrays broadcast.
-Numbers are drawn without parameters and transformed: so gradients go through the parameters. Numbers
-outside a domain are refused at once, elements of arrays give NaN, or an error when they are drawn.
+Numbers are drawn without parameters and transformed: so gradients go through the parameters. A
+number outside a domain is refused at once; an element of an array gives NaN, or an error when it is
+drawn.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from ....engine.error import OperatorError, ShapeError
 from ...front import DEFAULT, cast, dtype_of, floating, front, promoted, reshaped
-from ...record import FLOATS, HALVES, Array, Param, sample, uniform, values
+from ...record import FLOATS, Array, Param, sample, uniform, values
 
 SIZE, CTX = Param("size", "shape?", None), Param("ctx", "context", "")
 FLOAT = Param("dtype", ("None", *FLOATS), None)
@@ -428,7 +429,9 @@ def _register(name: str, found: Distribution, batched: bool = False) -> None:
             made = found.make(Draws(F, shape, work, ctx), *of)
         return cast(F, made, kind)
 
-    def ref(xp: Any, *inputs: Array, size: Any, ctx: str, dtype: Any, rng: Any, **given: Any) -> Any:
+    def ref(
+        xp: Any, *inputs: Array, size: Any, ctx: str, dtype: Any, rng: Any, **given: Any
+    ) -> Any:
         rest = iter(inputs)
         of = [given[n] if given[n] is not None else next(rest) for n in names]
         shape = np.broadcast_shapes(*[x.shape for x in inputs])
@@ -574,9 +577,7 @@ front(
 )
 
 
-def _multivariate_normal(
-    F: Any, mean: Array, cov: Array, size: Any, ctx: str, dtype: Any
-) -> Array:
+def _multivariate_normal(F: Any, mean: Array, cov: Array, size: Any, ctx: str, dtype: Any) -> Array:
     shown, m, c = "random.multivariate_normal", tuple(mean.shape), tuple(cov.shape)
     if not m or len(c) < 2 or c[-2:] != (m[-1], m[-1]):
         raise ShapeError(shown, f"mean must be (..., n) and cov (..., n, n), got {m} and {c}")
@@ -606,9 +607,7 @@ front(
 )
 
 
-def _between(
-    F: Any, low: Array, high: Array, size: Any, ctx: str, dtype: Any
-) -> Array:
+def _between(F: Any, low: Array, high: Array, size: Any, ctx: str, dtype: Any) -> Array:
     shape = drawn_shape("random.randint", size, [tuple(low.shape), tuple(high.shape)])
     made = Draws(F, shape, "float64", ctx).sampled("integers", low, high)
     return cast(F, made, dtype or "int64")

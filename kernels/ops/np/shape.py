@@ -1,4 +1,4 @@
-"""Shapes and the order of axes and elements, as NumPy has them: () stays (), -1 is the only code."""
+"""Shapes, and the order of axes and elements, as in NumPy: () stays (), -1 is the only code."""
 
 from __future__ import annotations
 
@@ -301,7 +301,7 @@ def _rolled(F: Any, x: Array, shift: int, axis: int) -> Array:
     return F.Concat(back, F.slice_axis(x, axis=axis, begin=0, end=n - shift), dim=axis)
 
 
-def _roll(F: Any, a: Array, shift: Sequence[int], axis: Sequence[int] | None) -> Array:
+def _roll(F: Any, a: Array, shift: tuple[int, ...], axis: tuple[int, ...] | None) -> Array:
     if axis is None:
         flat = reshaped(F, a, (prod(a.shape),))
         return reshaped(F, _rolled(F, flat, sum(shift), 0), a.shape)

@@ -11,10 +11,9 @@ import numpy as onp
 
 from ....engine import Context, cpu, current_context, gpu, num_gpus
 from ....engine.error import InvalidType, InvalidValue
-from ....kernels.record import dtype_name
+from ....kernels.record import Array, dtype_name
 from ....kernels.spec import DType
 from ...ndarray import NDArray
-from ..array import ndarray
 
 KINDS = {
     "bool": ("bool",),
@@ -78,7 +77,7 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
     for x in arrays_and_dtypes:
         if type(x) in SCALARS:
             scalar_dtype(x, name)
-    return onp.dtype(name).type
+    return onp.dtype(name)
 
 
 def can_cast(from_: Any, to: DType, /) -> bool:
@@ -118,19 +117,19 @@ class IntegerInfo(NamedTuple):
 def finfo(type: Any, /) -> FloatInfo:
     """Limits of a float dtype, or of an array's."""
     i = onp.finfo(name_of(type))
-    numbers = [float(n) for n in (i.eps, i.max, i.min, i.smallest_normal)]
-    return FloatInfo(i.bits, *numbers, dtype=i.dtype.type)
+    eps, most, least, normal = (float(n) for n in (i.eps, i.max, i.min, i.smallest_normal))
+    return FloatInfo(i.bits, eps, most, least, normal, i.dtype)
 
 
 def iinfo(type: Any, /) -> IntegerInfo:
     """Limits of an integer dtype, or of an array's."""
     i = onp.iinfo(name_of(type))
-    return IntegerInfo(i.bits, i.max, i.min, i.dtype.type)
+    return IntegerInfo(i.bits, i.max, i.min, i.dtype)
 
 
 def astype(
-    x: ndarray, dtype: DType, /, *, copy: bool = True, device: Context | None = None
-) -> ndarray:
+    x: Array, dtype: DType, /, *, copy: bool = True, device: Context | None = None
+) -> Array:
     """x in another dtype. copy: of x too if nothing changes."""
     moved = x if device is None else x.as_in_context(device)
     return moved if name_of(moved) == name_of(dtype) and not copy else moved.astype(name_of(dtype))
@@ -150,14 +149,14 @@ class Info:
 
     def default_dtypes(self, *, device: Context | None = None) -> dict[str, Any]:
         of = {"real floating": FLOAT, "integral": INTEGER, "indexing": INTEGER}
-        return {kind: onp.dtype(name).type for kind, name in of.items()}
+        return {kind: onp.dtype(name) for kind, name in of.items()}
 
     def dtypes(
         self, *, device: Context | None = None, kind: str | tuple[str, ...] | None = None
     ) -> dict[str, Any]:
         kinds = tuple(KINDS) if kind is None else (kind,) if isinstance(kind, str) else kind
         wanted = [name for k in kinds for name in KINDS[k]]
-        return {name: onp.dtype(name).type for name in NAMES if name in wanted}
+        return {name: onp.dtype(name) for name in NAMES if name in wanted}
 
 
 def __array_namespace_info__() -> Info:
@@ -166,7 +165,7 @@ def __array_namespace_info__() -> Info:
 
 
 CONSTANTS: dict[str, Any] = {
-    **{name: onp.dtype(name).type for name in NAMES},
+    **{name: onp.dtype(name) for name in NAMES},
     **{"e": math.e, "inf": math.inf, "nan": math.nan, "newaxis": None, "pi": math.pi},
 }
 FUNCTIONS: tuple[Callable[..., Any], ...] = (

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ....engine.error import InvalidType
-from ..array import ndarray
+from ....kernels.record import Array
+from ...ndarray import NDArray
 from .creation import asarray
 from .dtypes import SCALARS, is_kind, joined, name_of, scalar_dtype
 from .operators import of_np
@@ -52,7 +53,7 @@ ROUND = {"ceil": "ceil", "floor": "floor", "round": "rint", "trunc": "trunc"}
 TESTS = {"isfinite": True, "isinf": False, "isnan": False}
 
 
-def met(name: str, kind: str, *xs: Any) -> list[ndarray]:
+def met(name: str, kind: str, *xs: Any) -> list[Array]:
     """Operands as arrays of their common dtype. Raises TypeError for dtypes of another kind, and
     where no operand is an array."""
     names = [name_of(x) for x in xs if type(x) not in SCALARS]
@@ -60,7 +61,7 @@ def met(name: str, kind: str, *xs: Any) -> list[ndarray]:
         raise InvalidType(f"{name}: at least one operand must be an array")
     dtype = joined(*names)
     check_kind(name, kind, dtype)
-    device = next(x.context for x in xs if isinstance(x, ndarray))
+    device = next(x.context for x in xs if isinstance(x, NDArray))
     found = []
     for x in xs:
         if type(x) in SCALARS:
@@ -80,31 +81,31 @@ def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return function
 
 
-def _unary(name: str, of: str, kind: str) -> Callable[..., ndarray]:
-    def function(x: ndarray, /) -> ndarray:
+def _unary(name: str, of: str, kind: str) -> Callable[..., Array]:
+    def function(x: Array, /) -> Array:
         check_kind(name, kind, name_of(x))
         return of_np(of)(x)
 
     return _named(function, name)
 
 
-def _binary(name: str, of: str, kind: str) -> Callable[..., ndarray]:
-    def function(x1: Any, x2: Any, /) -> ndarray:
+def _binary(name: str, of: str, kind: str) -> Callable[..., Array]:
+    def function(x1: Any, x2: Any, /) -> Array:
         return of_np(of)(*met(name, kind, x1, x2))
 
     return _named(function, name)
 
 
-def _rounding(name: str, of: str) -> Callable[..., ndarray]:
-    def function(x: ndarray, /) -> ndarray:
+def _rounding(name: str, of: str) -> Callable[..., Array]:
+    def function(x: Array, /) -> Array:
         check_kind(name, "numeric", name_of(x))
         return of_np(of)(x) if "float" in name_of(x) else x.copy()
 
     return _named(function, name)
 
 
-def _test(name: str, of_whole: bool) -> Callable[..., ndarray]:
-    def function(x: ndarray, /) -> ndarray:
+def _test(name: str, of_whole: bool) -> Callable[..., Array]:
+    def function(x: Array, /) -> Array:
         if "float" in name_of(x):
             return of_np(name)(x)
         found = x == x
@@ -113,12 +114,12 @@ def _test(name: str, of_whole: bool) -> Callable[..., ndarray]:
     return _named(function, name)
 
 
-def positive(x: ndarray, /) -> ndarray:
+def positive(x: Array, /) -> Array:
     """A copy of x."""
     return x.copy()
 
 
-def conj(x: ndarray, /) -> ndarray:
+def conj(x: Array, /) -> Array:
     """x: plait has no complex dtypes."""
     return x.copy()
 
@@ -126,12 +127,12 @@ def conj(x: ndarray, /) -> ndarray:
 real = conj
 
 
-def imag(x: ndarray, /) -> ndarray:
+def imag(x: Array, /) -> Array:
     """Zeros: plait has no complex dtypes."""
     return of_np("zeros_like")(x)
 
 
-def clip(x: ndarray, /, min: Any = None, max: Any = None) -> ndarray:
+def clip(x: Array, /, min: Any = None, max: Any = None) -> Array:
     """x, but at least min and at most max (numbers or arrays); x's dtype."""
     for bound, name in ((min, "maximum"), (max, "minimum")):
         if bound is not None:

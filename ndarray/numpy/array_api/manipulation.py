@@ -9,8 +9,9 @@ from math import prod as product
 from typing import Any, NamedTuple
 
 from ....engine.error import InvalidValue, ShapeError
+from ....kernels.record import Array
 from ....kernels.spec import DType
-from ..array import ndarray
+from ...ndarray import NDArray
 from .creation import asarray, full
 from .dtypes import INTEGER, SCALARS, is_kind, joined, name_of
 from .elementwise import check_kind, met
@@ -21,7 +22,7 @@ Axis = int | tuple[int, ...] | None
 # ---- shapes --------------------------------------------------------------------------------------
 
 
-def broadcast_arrays(*arrays: ndarray) -> list[ndarray]:
+def broadcast_arrays(*arrays: Array) -> list[Array]:
     """Arrays in their common shape."""
     import numpy as onp
 
@@ -29,12 +30,12 @@ def broadcast_arrays(*arrays: ndarray) -> list[ndarray]:
     return [broadcast_to(x, shape) for x in arrays]
 
 
-def broadcast_to(x: ndarray, /, shape: tuple[int, ...]) -> ndarray:
+def broadcast_to(x: Array, /, shape: tuple[int, ...]) -> Array:
     """x repeated to a shape."""
     return of_np("broadcast_to")(x, shape)
 
 
-def concat(arrays: Sequence[ndarray], /, *, axis: int | None = 0) -> ndarray:
+def concat(arrays: Sequence[Array], /, *, axis: int | None = 0) -> Array:
     """Arrays one after the other along an axis; None: flattened."""
     dtype = joined(*[name_of(x) for x in arrays])
     found = [x if name_of(x) == dtype else x.astype(dtype) for x in arrays]
@@ -43,7 +44,7 @@ def concat(arrays: Sequence[ndarray], /, *, axis: int | None = 0) -> ndarray:
     return of_np("concatenate")(found, axis=axis)
 
 
-def expand_dims(x: ndarray, /, axis: int) -> ndarray:
+def expand_dims(x: Array, /, axis: int) -> Array:
     """x with an axis of size 1 at a position."""
     if not -x.ndim - 1 <= axis <= x.ndim:
         raise _AxisError("expand_dims", f"axis must be in [{-x.ndim - 1}, {x.ndim}], got {axis}")
@@ -54,31 +55,31 @@ class _AxisError(ShapeError, IndexError):
     """An axis that there is not."""
 
 
-def flip(x: ndarray, /, *, axis: Axis = None) -> ndarray:
+def flip(x: Array, /, *, axis: Axis = None) -> Array:
     """x with the order of elements along axes reversed; None: along all."""
     return of_np("flip")(x, axis=axis)
 
 
-def moveaxis(x: ndarray, source: Any, destination: Any, /) -> ndarray:
+def moveaxis(x: Array, source: Any, destination: Any, /) -> Array:
     """x with axes at other positions."""
     return of_np("moveaxis")(x, source, destination)
 
 
-def permute_dims(x: ndarray, /, axes: tuple[int, ...]) -> ndarray:
+def permute_dims(x: Array, /, axes: tuple[int, ...]) -> Array:
     """x with its axes in another order."""
     return of_np("transpose")(x, axes)
 
 
-def repeat(x: ndarray, repeats: Any, /, *, axis: int | None = None) -> ndarray:
+def repeat(x: Array, repeats: Any, /, *, axis: int | None = None) -> Array:
     """Each element, or slice along an axis, several times."""
-    if isinstance(repeats, ndarray):
+    if isinstance(repeats, NDArray):
         repeats = repeats.tolist()
         if isinstance(repeats, list) and len(repeats) == 1:
             repeats = repeats[0]
     return of_np("repeat")(x, repeats, axis=axis)
 
 
-def reshape(x: ndarray, /, shape: tuple[int, ...], *, copy: bool | None = None) -> ndarray:
+def reshape(x: Array, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Array:
     """x under another shape. copy=False: on the same memory."""
     import numpy as onp
 
@@ -88,12 +89,12 @@ def reshape(x: ndarray, /, shape: tuple[int, ...], *, copy: bool | None = None) 
     return of_np("reshape")(x, wanted)
 
 
-def roll(x: ndarray, /, shift: Any, *, axis: Axis = None) -> ndarray:
+def roll(x: Array, /, shift: Any, *, axis: Axis = None) -> Array:
     """x with elements shifted along axes, those that leave entering on the other side."""
     return of_np("roll")(x, shift, axis=axis)
 
 
-def squeeze(x: ndarray, /, axis: int | tuple[int, ...]) -> ndarray:
+def squeeze(x: Array, /, axis: int | tuple[int, ...]) -> Array:
     """x without axes of size 1. Raises ValueError for others."""
     for a in (axis,) if isinstance(axis, int) else axis:
         if not -x.ndim <= a < x.ndim or x.shape[a] != 1:
@@ -101,25 +102,25 @@ def squeeze(x: ndarray, /, axis: int | tuple[int, ...]) -> ndarray:
     return of_np("squeeze")(x, axis)
 
 
-def stack(arrays: Sequence[ndarray], /, *, axis: int = 0) -> ndarray:
+def stack(arrays: Sequence[Array], /, *, axis: int = 0) -> Array:
     """Arrays along a new axis."""
     dtype = joined(*[name_of(x) for x in arrays])
     found = [x if name_of(x) == dtype else x.astype(dtype) for x in arrays]
     return of_np("stack")(found, axis=axis)
 
 
-def tile(x: ndarray, repetitions: tuple[int, ...], /) -> ndarray:
+def tile(x: Array, repetitions: tuple[int, ...], /) -> Array:
     """x several times along each axis."""
     return of_np("tile")(x, repetitions)
 
 
-def unstack(x: ndarray, /, *, axis: int = 0) -> tuple[ndarray, ...]:
+def unstack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The slices along an axis."""
     moved = moveaxis(x, axis, 0)
     return tuple([moved[i] for i in range(moved.shape[0])])
 
 
-def meshgrid(*arrays: ndarray, indexing: str = "xy") -> list[ndarray]:
+def meshgrid(*arrays: Array, indexing: str = "xy") -> list[Array]:
     """Coordinates of a grid, from those of its axes."""
     n, shape = len(arrays), [x.size for x in arrays]
     places = list(range(n))
@@ -131,8 +132,8 @@ def meshgrid(*arrays: ndarray, indexing: str = "xy") -> list[ndarray]:
     return [broadcast_to(x, tuple(shape)) for x in lines]
 
 
-def _triangle(name: str) -> Callable[..., ndarray]:
-    def function(x: ndarray, /, *, k: int = 0) -> ndarray:
+def _triangle(name: str) -> Callable[..., Array]:
+    def function(x: Array, /, *, k: int = 0) -> Array:
         return of_np(name)(x, k)
 
     function.__name__ = function.__qualname__ = name
@@ -145,20 +146,20 @@ tril, triu = _triangle("tril"), _triangle("triu")
 # ---- places --------------------------------------------------------------------------------------
 
 
-def take(x: ndarray, indices: ndarray, /, *, axis: int | None = None) -> ndarray:
+def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Array:
     """The slices of x at places along an axis, which a vector may leave out."""
     if axis is None and x.ndim != 1:
         raise InvalidValue(f"take: axis must be given for an array of {x.ndim} axes")
     return of_np("take")(x, indices, axis=axis or 0, mode="wrap")
 
 
-def take_along_axis(x: ndarray, indices: ndarray, /, *, axis: int = -1) -> ndarray:
+def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
     """An element of each line along an axis."""
     return of_np("take_along_axis")(x, indices, axis)
 
 
-def _argument(name: str) -> Callable[..., ndarray]:
-    def function(x: ndarray, /, *, axis: int | None = None, keepdims: bool = False) -> ndarray:
+def _argument(name: str) -> Callable[..., Array]:
+    def function(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
         if axis is None:
             found = of_np(name)(x.reshape((-1,)), axis=0)
             return found.reshape((1,) * x.ndim) if keepdims else found
@@ -173,12 +174,12 @@ def _argument(name: str) -> Callable[..., ndarray]:
 argmax, argmin = _argument("argmax"), _argument("argmin")
 
 
-def count_nonzero(x: ndarray, /, *, axis: Axis = None, keepdims: bool = False) -> ndarray:
+def count_nonzero(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """How many elements are not 0: int64."""
     return sum((x != 0).astype(INTEGER), axis=axis, keepdims=keepdims)
 
 
-def nonzero(x: ndarray, /) -> tuple[ndarray, ...]:
+def nonzero(x: Array, /) -> tuple[Array, ...]:
     """Where elements are not 0: an array of int64 for each axis."""
     if not x.ndim:
         raise InvalidValue("nonzero: x must have at least one axis")
@@ -186,14 +187,14 @@ def nonzero(x: ndarray, /) -> tuple[ndarray, ...]:
 
 
 def searchsorted(
-    x1: ndarray, x2: ndarray, /, *, side: str = "left", sorter: ndarray | None = None
-) -> ndarray:
+    x1: Array, x2: Array, /, *, side: str = "left", sorter: Array | None = None
+) -> Array:
     """Where elements of x2 would stand in the sorted vector x1."""
     x1 = x1 if sorter is None else take(x1, sorter, axis=0)
     return of_np("searchsorted")(x1, x2, side=side).astype(INTEGER)
 
 
-def where(condition: ndarray, x1: Any, x2: Any, /) -> ndarray:
+def where(condition: Array, x1: Any, x2: Any, /) -> Array:
     """x1 where a condition holds, else x2."""
     if type(x1) in SCALARS and type(x2) in SCALARS:
         one, other = asarray(x1), asarray(x2)
@@ -205,17 +206,13 @@ def where(condition: ndarray, x1: Any, x2: Any, /) -> ndarray:
 # ---- orders and sets -----------------------------------------------------------------------------
 
 
-def sort(
-    x: ndarray, /, *, axis: int = -1, descending: bool = False, stable: bool = True
-) -> ndarray:
+def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
     """Elements along an axis in order."""
     found = of_np("sort")(x, axis=axis)
     return flip(found, axis=axis) if descending else found
 
 
-def argsort(
-    x: ndarray, /, *, axis: int = -1, descending: bool = False, stable: bool = True
-) -> ndarray:
+def argsort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
     """The places of elements in order, of equal ones as they stand."""
     if not descending:
         return of_np("argsort")(x, axis=axis).astype(INTEGER)
@@ -225,23 +222,23 @@ def argsort(
 
 
 class UniqueAll(NamedTuple):
-    values: ndarray
-    indices: ndarray
-    inverse_indices: ndarray
-    counts: ndarray
+    values: Array
+    indices: Array
+    inverse_indices: Array
+    counts: Array
 
 
 class UniqueCounts(NamedTuple):
-    values: ndarray
-    counts: ndarray
+    values: Array
+    counts: Array
 
 
 class UniqueInverse(NamedTuple):
-    values: ndarray
-    inverse_indices: ndarray
+    values: Array
+    inverse_indices: Array
 
 
-def unique_all(x: ndarray, /) -> UniqueAll:
+def unique_all(x: Array, /) -> UniqueAll:
     """Different values, where each is first, which each element is, and how often. Every NaN is one
     of its own."""
     import numpy as onp
@@ -252,19 +249,19 @@ def unique_all(x: ndarray, /) -> UniqueAll:
     return UniqueAll(values, first, inverse.reshape(x.shape), counts)
 
 
-def unique_counts(x: ndarray, /) -> UniqueCounts:
+def unique_counts(x: Array, /) -> UniqueCounts:
     """Different values and how often each is."""
     found = unique_all(x)
     return UniqueCounts(found.values, found.counts)
 
 
-def unique_inverse(x: ndarray, /) -> UniqueInverse:
+def unique_inverse(x: Array, /) -> UniqueInverse:
     """Different values and which of them each element is."""
     found = unique_all(x)
     return UniqueInverse(found.values, found.inverse_indices)
 
 
-def unique_values(x: ndarray, /) -> ndarray:
+def unique_values(x: Array, /) -> Array:
     """Different values, in order."""
     return unique_all(x).values
 
@@ -279,10 +276,10 @@ def _wide(dtype: str) -> str:
     return dtype if "float" in dtype else INTEGER
 
 
-def _total(name: str) -> Callable[..., ndarray]:
+def _total(name: str) -> Callable[..., Array]:
     def function(
-        x: ndarray, /, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False
-    ) -> ndarray:
+        x: Array, /, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False
+    ) -> Array:
         check_kind(name, "numeric", "int64" if name_of(x) == "bool" else name_of(x))
         wide = _wide(name_of(x)) if dtype is None else name_of(dtype)
         x = x if name_of(x) == wide else x.astype(wide)
@@ -296,15 +293,15 @@ def _total(name: str) -> Callable[..., ndarray]:
 sum, prod = _total("sum"), _total("prod")
 
 
-def _running(name: str, of: str, start: int) -> Callable[..., ndarray]:
+def _running(name: str, of: str, start: int) -> Callable[..., Array]:
     def function(
-        x: ndarray,
+        x: Array,
         /,
         *,
         axis: int | None = None,
         dtype: DType | None = None,
         include_initial: bool = False,
-    ) -> ndarray:
+    ) -> Array:
         if axis is None:
             if x.ndim > 1:
                 raise InvalidValue(f"{name}: axis must be given for an array of {x.ndim} axes")
@@ -326,8 +323,8 @@ cumulative_sum = _running("cumulative_sum", "cumsum", 0)
 cumulative_prod = _running("cumulative_prod", "cumprod", 1)
 
 
-def _reduced(name: str, kind: str) -> Callable[..., ndarray]:
-    def function(x: ndarray, /, *, axis: Axis = None, keepdims: bool = False) -> ndarray:
+def _reduced(name: str, kind: str) -> Callable[..., Array]:
+    def function(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
         check_kind(name, kind, name_of(x))
         return of_np(name)(x, axis=axis, keepdims=keepdims)
 
@@ -342,8 +339,8 @@ all, any = _reduced("all", ""), _reduced("any", "")
 
 
 def var(
-    x: ndarray, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
-) -> ndarray:
+    x: Array, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
+) -> Array:
     """The variance along axes: squares of differences from the mean, divided by their number -
     correction."""
     check_kind("var", "real floating", name_of(x))
@@ -355,21 +352,21 @@ def var(
 
 
 def std(
-    x: ndarray, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
-) -> ndarray:
+    x: Array, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
+) -> Array:
     """The square root of the variance."""
     return of_np("sqrt")(var(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
 def diff(
-    x: ndarray,
+    x: Array,
     /,
     *,
     axis: int = -1,
     n: int = 1,
-    prepend: ndarray | None = None,
-    append: ndarray | None = None,
-) -> ndarray:
+    prepend: Array | None = None,
+    append: Array | None = None,
+) -> Array:
     """Differences of neighbours along an axis, n times."""
     parts = [p for p in (prepend, x, append) if p is not None]
     x = concat(parts, axis=axis) if len(parts) > 1 else x

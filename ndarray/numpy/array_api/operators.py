@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -10,23 +11,24 @@ import numpy as onp
 
 from ... import numpy as np
 from ...ndarray import NDArray, from_memory
-from ..array import fresh
+from ..array import fresh, ndarray
+
+# what NumPy computes on the host: there is no operator, and the gradient is zero
+ON_HOST = ("nextafter", "searchsorted", "signbit")
 
 
 @functools.cache
 def of_np(name: str) -> Callable[..., Any]:
-    """A function of mx.np; of NumPy, on the host, where mx.np has none."""
-    found = getattr(np, name, None)
-    return _on_host(getattr(onp, name)) if found is None else found
+    """A function of mx.np: "sum", "linalg.svd"."""
+    return _on_host(name) if name in ON_HOST else operator.attrgetter(name)(np)
 
 
-def _on_host(function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*xs: Any, **options: Any) -> Any:
+def _on_host(name: str) -> Callable[..., ndarray]:
+    function = getattr(onp, name)
+
+    def call(*xs: Any, **options: Any) -> ndarray:
         device = next(x.context for x in xs if isinstance(x, NDArray))
-        with onp.errstate(all="ignore"):
-            made = function(*[x.asnumpy() if isinstance(x, NDArray) else x for x in xs], **options)
-        if isinstance(made, (list, tuple)):
-            return [fresh(from_memory(onp.asarray(m), device)) for m in made]
-        return fresh(from_memory(onp.asarray(made), device))
+        values = [x.asnumpy() if isinstance(x, NDArray) else x for x in xs]
+        return fresh(from_memory(onp.asarray(function(*values, **options)), device))
 
     return call
