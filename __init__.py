@@ -134,6 +134,7 @@ HOOKS = {  # what a room needs of one that stands on it: engine/hooks.py
     "custom instances": ("ndarray.custom", "Instances"),
     "operator of graphs": ("symbol.contrib", "operator_of"),
     "loops of symbols": ("symbol", "contrib"),
+    "symbols of np": ("symbol.numpy.symbol", "_Symbol"),
     "symbol of a tape": ("symbol.from_tape", "symbol_of"),
     "symbol of a custom operator": ("symbol.functions", "custom_symbol"),
 }

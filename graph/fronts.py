@@ -100,7 +100,7 @@ def operators_of(op: Operator, attrs: dict[str, Any]) -> list[tuple[Operator, di
 
 def _operators_of(op: Operator, attrs: dict[str, Any]) -> list[tuple[Operator, dict[str, Any]]]:
     given = {p.name: attrs[p.name] for p in op.params}
-    n_inputs = len(op.names_in(given, attrs.get(op.variadic_key, 1)))
+    n_inputs = len(op.names_in(given, attrs[op.variadic_key] if op.variadic_key else 1))
     for n_axes in (2, 3, 1, 4, 0):
 
         def rule(way: Way, n_axes: int = n_axes) -> list:

@@ -184,8 +184,8 @@ class Builder:
 
     def __init__(self, train: bool = False, like: Node | None = None):
         self._train = train
-        self._extra = like and like.extra
-        self._source = like and like.source
+        self._extra = None if like is None else like.extra
+        self._source = None if like is None else like.source
 
     def __getattr__(self, name: str):
         if name.startswith("__"):  # not an operator, and Python asks for some

@@ -72,7 +72,7 @@ def call_front(
     key: Any,
 ) -> Any:
     """Calls what a front stands for. attrs: complete. plans, key: where the caller keeps the plan
-    of a call that is one call of another operator."""
+    of a call that is one call of another operator, or its steps."""
     stands_for = op.trait(Front)
     assert stands_for is not None
     train = {"train": state.training} if op.train_aware else {}

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..engine import Context, current_context, files
+from ..engine import Context, current_context, files, hooks
 from ..engine.base import NotImplementedForSymbol
 from ..engine.error import InvalidIndex, InvalidType, InvalidValue, MXNetError, OperatorError
 from ..engine.error import compose as compose_text
@@ -452,9 +452,7 @@ class Symbol(Methods):
 
     def as_np_ndarray(self) -> Symbol:
         """The same outputs under NumPy's rules."""
-        from .numpy.symbol import _Symbol  # stands on this class
-
-        return _Symbol(self._outputs)
+        return hooks.get("symbols of np")(self._outputs)
 
     def get_backend_symbol(self, backend: str) -> Symbol:
         """The Symbol itself: it is optimised when it is bound. Raises ValueError for a backend that

@@ -40,8 +40,8 @@ def _given(outputs: Sequence[Value], args, kwargs, what: str) -> dict[Node, Any]
     return dict(pairs)
 
 
-def _given_shapes(outputs: Sequence[Value], args, kwargs) -> dict[Node, tuple[int, ...]]:
-    found = {}
+def _given_shapes(outputs: Sequence[Value], args, kwargs) -> dict[Node, tuple[int | None, ...]]:
+    found: dict[Node, tuple[int | None, ...]] = {}
     for node, shape in _given(outputs, args, kwargs, "shape").items():
         shape = (shape,) if hasattr(shape, "__index__") else shape
         if not isinstance(shape, (tuple, list)) or not all(hasattr(n, "__index__") for n in shape):

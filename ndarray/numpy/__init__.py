@@ -26,7 +26,8 @@ _front, _fronts = _derive(
     lambda full, name: getattr(_functions, name),
     *("_npi_", "_np_"),
     shown="np",
-    random=False,
+    fixes={name: f"np.linalg.{name}" for name in linalg.ELSEWHERE},
+    shows=_functions.is_function,
 )
 
 

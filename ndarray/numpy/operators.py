@@ -32,8 +32,9 @@ def binary(name: str) -> tuple[Binary, Binary]:
 
     def forward(x: Any, other: Any) -> Any:
         """The shortest way through a plan; calls without one go by `made`."""
+        scalars: tuple = ()
         if other.__class__ is ndarray and x.__class__ is ndarray:
-            plan, scalars = pairs[x._spec, other._spec], ()
+            plan = pairs[x._spec, other._spec]
         elif (
             other.__class__ is float or (other.__class__ in NUMBERS and -EXACT <= other <= EXACT)
         ) and x.__class__ is ndarray:
@@ -139,16 +140,20 @@ def in_place(name: str) -> Binary:
     plans = Plans()
 
     def method(x: Any, other: Any) -> Any:
+        inputs: tuple = (x,)
+        scalars: tuple = ()
         if other.__class__ is ndarray:
-            plan, inputs, scalars = plans[x._spec, other._spec], (x, other), ()
-        elif other.__class__ in NUMBERS:
-            plan, inputs, scalars = plans[x._spec, other.__class__], (x,), (other,)
+            plan, inputs = plans[x._spec, other._spec], (x, other)
+        elif other.__class__ in NUMBERS and -EXACT <= other <= EXACT:
+            plan, scalars = plans[x._spec, other.__class__], (other,)
         else:
             plan = None
-        if plan.__class__ is not Plan or precision.used:
+        if plan is None or precision.used:
             return made(x, other)
         if state.recording:
             refuse_recorded(x, other)
+        if plan.__class__ is Steps:
+            return plan.call(inputs, scalars, x)
         return run(plan, inputs, scalars, x)
 
     def made(x: Any, other: Any) -> Any:

@@ -52,7 +52,7 @@ def _to(made: Any, dtype: Any, out: Any) -> Any:
 
 def concatenate(seq: Any, axis: int | None = 0, out: Any = None, dtype: Any = None) -> Any:
     """Arrays joined along an axis, in their common dtype; axis None: flat."""
-    made = _CONCATENATE(*several_arrays(seq, "np.concatenate"), dim=axis)
+    made = _CONCATENATE(*several_arrays(seq, "np.concatenate"), axis=axis)
     return made if dtype is None and out is None else _to(made, dtype, out)
 
 

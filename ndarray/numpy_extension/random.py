@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from ..numpy.random import OF_NPX, _random
+from ..numpy.random import OF_NPX as _NAMES
+from ..numpy.random import _random
 from ..random import seed as _seed
 
-bernoulli, normal_n, uniform_n = (getattr(_random, name) for name in OF_NPX)
+bernoulli, normal_n, uniform_n = (getattr(_random, name) for name in _NAMES)
 
 
 def seed(seed: int, ctx: Any = "all") -> None:

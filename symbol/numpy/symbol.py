@@ -55,7 +55,7 @@ class _Symbol(Symbol):
         """The elements as a vector."""
         return self.reshape(-1, order=order)
 
-    flatten = ravel
+    flatten = ravel  # type: ignore[assignment]  # takes NumPy's arguments
 
     def astype(self, dtype: DType, *args: Any, copy: bool = True, **kwargs: Any) -> Any:
         """Another dtype."""

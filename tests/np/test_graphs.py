@@ -270,6 +270,26 @@ def test_file_that_mxnet_wrote_under_set_np():
     assert "is_np_shape" not in json.loads(mx.sym.load_json(text).tojson())["attrs"]
 
 
+GRAPHS = json.loads((HERE / "graphs.json").read_text())
+
+
+@pytest.mark.parametrize("name", GRAPHS["graphs"])
+def test_graph_that_mxnet_wrote(name):
+    """Symbols of blocks with F.np and F.npx, and what the real MXNet computed by them. The file
+    that plait writes has the same nodes."""
+    case = GRAPHS["graphs"][name]
+    net = mx.sym.load_json(json.dumps(case["symbol"]))
+    x = np.array(GRAPHS["input"])
+    given = {n: x for n in net.list_arguments()}
+    (out,) = net.bind(mx.cpu(), given, grad_req="null").forward()
+    assert list(out.shape) == case["shape"]
+    assert onp.dtype(out.dtype).name == case["dtype"]
+    onp.testing.assert_allclose(out.asnumpy().reshape(-1), case["values"], rtol=1e-5, atol=2e-6)
+    npx.set_np()
+    nodes = json.loads(net.tojson())["nodes"]
+    assert nodes == case["symbol"]["nodes"]
+
+
 # ---- mixed precision -----------------------------------------------------------------------------
 
 PAIRS = {  # np code, nd code

@@ -43,17 +43,17 @@ def _joiner(
     )
 
 
-def joined(F: Any, data: Sequence[Array], dim: int | None) -> Array:
+def joined(F: Any, data: Sequence[Array], axis: int | None) -> Array:
     """np.concatenate of arrays of one dtype."""
-    if dim is None:
-        data, dim = [reshaped(F, x, (prod(x.shape),)) for x in data], 0
+    if axis is None:
+        data, axis = [reshaped(F, x, (prod(x.shape),)) for x in data], 0
     if any(not x.shape for x in data):
         shapes = ", ".join(str(tuple(x.shape)) for x in data)
         raise ShapeError(
             "np.concatenate", f"0-d arrays cannot be joined, got {shapes}\n  fix: np.stack"
         )
-    one_axis("np.concatenate", dim, len(data[0].shape))
-    return F.Concat(*data, dim=dim) if len(data) > 1 else F._copy(data[0])
+    one_axis("np.concatenate", axis, len(data[0].shape))
+    return F.Concat(*data, dim=axis) if len(data) > 1 else F._copy(data[0])
 
 
 def at_least_1d(F: Any, x: Array) -> Array:
@@ -97,14 +97,14 @@ DIM = Param("dim", "int", 1)  # of files; the function decides by itself
 _joiner(
     "_npi_concatenate",
     joined,
-    lambda data, dim: np.concatenate(data, axis=dim),
-    (Param("dim", "int?", 0),),
+    lambda data, axis: np.concatenate(data, axis=axis),
+    (Param("axis", "int?", 0),),
     (
         sample((2, 3), (1, 3), num_args=2),
-        sample((2, 3), (2, 1), num_args=2, dim=-1),
-        sample((2, 3), (2,), num_args=2, dim=None),
+        sample((2, 3), (2, 1), num_args=2, axis=-1),
+        sample((2, 3), (2,), num_args=2, axis=None),
     ),
-    "Arrays joined along an axis (dim); None: flat.",
+    "Arrays joined along an axis; None: flat.",
 )
 _joiner(
     "_npi_stack",

@@ -17,7 +17,7 @@ from ...record import Array, Param, Type, operator, sample, uniform, values
 # ---- functions of each element -------------------------------------------------------------------
 
 
-def _of_floats(name: str, of: str, ref: Callable[[Any], Any], low: float, high: float) -> None:
+def _of_floats(name: str, of: str, ref: Callable[..., Any], low: float, high: float) -> None:
     front(
         f"_npx_{name}",
         lambda F, data: getattr(F, of)(as_float(F, data)),
