@@ -31,11 +31,12 @@ def make_function(
     signature = (
         [f"*{_safe(op.inputs[0][1:], used)}"] if op.variadic else [f"{i}=None" for i in inputs]
     )
-    defaults = {}
-    for p, argument in params:
-        defaults[f"_default_{argument}"] = p.default
-        signature.append(f"{argument}=_default_{argument}")
-    signature += ["out=None", "name=None", "**kwargs"]
+    defaults = {f"_default_{a}": p.default for p, a in params}
+    arguments = [
+        [f"{a}=_default_{a}" for p, a in params if p.keyword is late] for late in (False, True)
+    ]
+    signature += [*arguments[0], "out=None", "name=None"]
+    signature += [*(["*"] if arguments[1] and not op.variadic else []), *arguments[1], "**kwargs"]
     if not op.variadic:
         names = [text.partition("=")[0] for text in signature]
         own = names[names.index(OURS) : names.index("out")] if OURS in names else []

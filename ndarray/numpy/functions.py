@@ -23,6 +23,4 @@ def is_function(full: str) -> bool:
     return not is_form and name not in ELSEWHERE and not REGISTRY[full].random
 
 
-__getattr__, __dir__ = derive(
-    __name__, derived, "_npi_", "_np_", shown="np", shows=is_function
-)
+__getattr__, __dir__ = derive(__name__, derived, "_npi_", "_np_", shown="np", shows=is_function)
