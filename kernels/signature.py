@@ -13,9 +13,6 @@ TEMPLATE = """def {name}({signature}):
 """
 
 
-OURS = "to_scalar"  # from this parameter on MXNet has none: they are given by name
-
-
 def make_function(
     op: Operator, name: str, call: Callable, module: str, order: Sequence[str] = ()
 ) -> Callable:
@@ -37,10 +34,9 @@ def make_function(
     ]
     signature += [*arguments[0], "out=None", "name=None"]
     signature += [*(["*"] if arguments[1] and not op.variadic else []), *arguments[1], "**kwargs"]
-    if not op.variadic:
+    if order:
         names = [text.partition("=")[0] for text in signature]
-        own = names[names.index(OURS) : names.index("out")] if OURS in names else []
-        first = [*order, *[n for n in names[:-1] if n not in (*order, *own)], *own, names[-1]]
+        first = [*order, *[n for n in names if n not in order]]
         signature = [signature[names.index(n)] for n in first]
     static = [a for p, a in params if not p.dynamic]
     dynamic = [a for p, a in params if p.dynamic]

@@ -72,7 +72,9 @@ def array(
         if name is None:
             name = dtype_name(values.dtype) if is_array else "float32"
         made = fresh(from_memory(values, ctx or current_context(), name))
-    return made if made.ndim >= ndmin else made.reshape((1,) * (ndmin - made.ndim) + made.shape)
+    if made.ndim >= ndmin:
+        return made
+    return seen_as(ndarray, made.reshape((1,) * (ndmin - made.ndim) + made.shape))
 
 
 def _of_array(x: NDArray, name: str | None, ctx: Context | None, copy: bool) -> ndarray:

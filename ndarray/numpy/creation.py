@@ -182,11 +182,11 @@ def linspace(
     steps = num - 1 if endpoint else num
     if isinstance(start, (int, float)) and isinstance(stop, (int, float)):
         attrs = {"start": start, "stop": stop, "num": num, "endpoint": endpoint, "dtype": name}
-        made, step = _made("_linspace", ctx, **attrs), (stop - start) / steps if steps else math.nan
-        return (made, step) if retstep else made
+        values = _made("_linspace", ctx, **attrs)
+        return (values, (stop - start) / steps if steps else math.nan) if retstep else values
     start, stop = operand(start), operand(stop)
     step = (stop - start) / max(steps, 1)
-    at = arange(num, dtype=step._spec.dtype, ctx=step.context)
+    at: Any = arange(num, dtype=step._spec.dtype, ctx=step.context)
     at = at.reshape((num,) + (1,) * step.ndim)
     made: Any = (start + at * step).astype(name if dtype is not None else step._spec.dtype)
     made = invoke(lookup("_np_moveaxis"), (made,), {"source": 0, "destination": axis})

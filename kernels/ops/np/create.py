@@ -107,12 +107,15 @@ def _arange(F: Any, start: float, stop: Any, step: float, dtype: str, ctx: Any, 
     return F._arange(start=start, stop=stop, step=step, dtype=dtype, ctx=ctx)
 
 
+def _arange_ref(start: float, stop: float | None, step: float, dtype: Any, **_: Any) -> Any:
+    values: Any = np.arange(0, start, step) if stop is None else np.arange(start, stop, step)
+    return values.astype(dtype)
+
+
 _made(
     "_npi_arange",
     _arange,
-    lambda start, stop, step, dtype, **_: np.arange(
-        *((0, start) if stop is None else (start, stop)), step, dtype
-    ),
+    _arange_ref,
     (
         Param("start", "float"),
         Param("stop", "float?", None),
@@ -224,13 +227,14 @@ front(
     samples=(sample((2, 3), fill_value=2.5), sample((3,), fill_value=7, dtype="int32")),
     doc="One value in every element of an array of a's shape; of its dtype, or dtype.",
 )
-for _name, _value, _ref in (("zeros", 0.0, np.zeros_like), ("ones", 1.0, np.ones_like)):
+LIKE: dict[str, Callable[..., Any]] = {"zeros": np.zeros_like, "ones": np.ones_like}
+for _name, _like in LIKE.items():
     front(
         f"_npi_{_name}_like",
         lambda F, a, dtype, ctx, of=_name: cast(
             F, getattr(F, f"{of}_like")(a), dtype or dtype_of(a)
         ),
-        ref=lambda xp, a, dtype, ctx, ref=_ref: ref(a, dtype=dtype),
+        ref=lambda xp, a, dtype, ctx, ref=_like: ref(a, dtype=dtype),
         inputs=("a",),
         params=(OR_GIVEN, CTX),
         samples=(sample((2, 3)), sample((3,), dtype="int32")),

@@ -291,8 +291,9 @@ def _choose(F: Any, a: Array, *choices: Array, num_args: int, mode: str) -> Arra
     return broadcast(F, y, shape)
 
 
-def _choose_ref(xp: Any, a: Any, *choices: Any, num_args: int, mode: str) -> Any:
-    return np.choose(np.asarray(a).astype(np.int64), choices, mode=mode)
+def _choose_ref(xp: Any, a: Any, *choices: Any, num_args: int, mode: Any) -> Any:
+    at: Any = np.asarray(a).astype(np.int64)
+    return np.choose(at, choices, mode=mode)
 
 
 front(
