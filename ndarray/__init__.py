@@ -3,7 +3,7 @@ here."""
 
 from typing import TYPE_CHECKING
 
-from ..engine.lazy import submodule
+from ..engine.lazy import submodule as _submodule
 from ..kernels.namespaces import derive
 from . import (
     _internal,
@@ -39,7 +39,7 @@ else:
     _get, _names = derive(__name__, functions.function_of, "", shown="nd")
 
     def __getattr__(name: str):
-        return submodule(__name__, name) if name in ("np", "npx") else _get(name)
+        return _submodule(__name__, name) if name in ("np", "npx") else _get(name)
 
     def __dir__():
         return sorted({*globals(), *_names()})

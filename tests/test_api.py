@@ -45,6 +45,7 @@ DIFFERENT_METHODS = {
 DIFFERENT_NUMPY = {
     "np.ndarray": "made by np.array and the like, not from a handle of MXNet's C library",
     "np.finfo": "NumPy's",
+    "npx.image.copyMakeBorder": "that of mx.image, which needs its arguments",
     "ndarray.reshape": "takes sizes, or a shape",
 }
 # what inspect says of a class without a signature, and of a function generated at run time

@@ -251,18 +251,18 @@ _at("index_add", replace=False)
 # ---- checks --------------------------------------------------------------------------------------
 
 
-def _check(xp: Any, data: Any, msg: str) -> Any:
-    if not xp.all(data):
+def _check(xp: Any, x: Any, msg: str) -> Any:
+    if not xp.all(x):
         raise InvalidValue(msg)
     return xp.asarray(True)
 
 
 operator(
     "_npx_constraint_check",
-    inputs=("data",),
+    inputs=("x",),
     params=(Param("msg", "str", "Constraint violated!"),),
     infer=lambda ins, msg: [Type((), "bool")],
     ref=_check,
     samples=(sample(values([True, True])),),
-    doc="True where all of data is; else ValueError(msg), when the result is read.",
+    doc="True where all of x is; else ValueError(msg), when the result is read.",
 )
