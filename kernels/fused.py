@@ -105,22 +105,17 @@ def step_forms(group: Group, dtypes: Sequence[str]) -> list[Form] | None:
 
 class Alone(NamedTuple):
     """The one expression of a group that else casts. dtype: it is computed in; read: of its
-    operands; order: which input is each of them."""
+    operands."""
 
     form: Form
     dtype: str
     read: tuple[str, ...]
-    order: tuple[int, ...]
-
-    def in_order(self, n: int) -> bool:
-        """Are the operands the n inputs, as they are given?"""
-        return self.order == tuple(range(n))
 
 
 def alone(group: Group, in_dtypes: Sequence[str]) -> Alone | None:
-    """What a group computes whose steps are casts of its inputs, an expression of these, and
-    perhaps a cast of its result: a loop made when plait was built serves it. None: it is more, or
-    a cast rounds to 16 bits."""
+    """What a group computes whose steps are casts of its inputs, an expression of these in
+    order, and perhaps a cast of its result: a loop made when plait was built serves it. None: it is
+    more, or a cast rounds to 16 bits."""
     n_in, steps = len(in_dtypes), group.steps
     if len(group.results) != 1 or group.results[0].reduce or group.rows:
         return None
@@ -132,8 +127,7 @@ def alone(group: Group, in_dtypes: Sequence[str]) -> Alone | None:
         return None
     (k,) = own
     source = [*range(n_in), *(step.inputs[0] for step in steps[:k])]
-    order = tuple(source[i] for i in steps[k].inputs)
-    if set(order) != set(range(n_in)):
+    if tuple(source[i] for i in steps[k].inputs) != tuple(range(n_in)):
         return None
     at = n_in + k
     if last > at + 1 or last > at and steps[-1].inputs != (at,):
@@ -144,25 +138,7 @@ def alone(group: Group, in_dtypes: Sequence[str]) -> Alone | None:
         rounded.append(dtype)
     if not WIDENED.keys().isdisjoint(rounded):
         return None
-    return Alone(found, dtype, tuple(dtypes[i] for i in steps[k].inputs), order)
-
-
-def in_order(group: Group, one: Alone) -> Group:
-    """The same group with an input for each operand, in their order."""
-    n_in, n = len(group.in_shapes), len(one.order)
-    steps: list[Step] = []
-    own = next(s for s in group.steps if not lookup(s.op).has(Cast))
-    operands = []
-    for k, i in enumerate(own.inputs):
-        operands.append(k if i < n_in else n + len(steps))
-        if i >= n_in:
-            steps.append(group.steps[i - n_in]._replace(inputs=(k,)))
-    steps.append(own._replace(inputs=tuple(operands)))
-    if group.steps[-1] is not own:
-        steps.append(group.steps[-1]._replace(inputs=(n + len(steps) - 1,)))
-    result = group.results[0]._replace(value=n + len(steps) - 1)
-    shapes = tuple(group.in_shapes[i] for i in one.order)
-    return group._replace(in_shapes=shapes, steps=tuple(steps), results=(result,))
+    return Alone(found, dtype, tuple(dtypes[i] for i in steps[k].inputs))
 
 
 def step_scalars(attrs: dict[str, Any], found: Form) -> tuple[float | OpenScalar, ...]:
@@ -225,8 +201,13 @@ def _grad(F, dys, xs, ys, group, scalars, num_args):
 
     def call(name: str, at: Sequence[int], attrs: dict[str, Any], more: dict[str, Any]) -> int:
         ins = [values[i] for i in at]
-        shown = {k: v for k, v in attrs.items() if k != "train"}
-        values.append(getattr(F, name)(*ins, **shown, **more))
+        shown = {k: v for k, v in attrs.items() if k != "train"} | more
+        absent = next((x for x in ins if getattr(x, "absent", False)), None)
+        if absent is None:
+            values.append(getattr(F, name)(*ins, **shown))
+        else:  # what is made of a value that no gradient reads is not read either
+            (t,) = lookup(name).infer([Type(tuple(x.shape), x.dtype) for x in ins], **shown)
+            values.append(type(absent)(t))
         calls.append((lookup(name), at, ins, attrs | more))
         return len(values) - 1
 

@@ -80,6 +80,8 @@ class Param(NamedTuple):
     doc: str = ""
     # the least and the most of a number, or of each in a shape; None: what LIMITS says
     limits: tuple[float, float] | None = None
+    # MXNet has not got it: in signatures it stands after all of MXNet's, to be given by keyword
+    keyword: bool = False
 
 
 INT32 = (-(1 << 31), (1 << 31) - 1)

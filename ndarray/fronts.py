@@ -72,7 +72,7 @@ def call_front(
     key: Any,
 ) -> Any:
     """Calls what a front stands for. attrs: complete. plans, key: where the caller keeps the plan
-    of a call that is one call of another operator."""
+    of a call that is one call of another operator, or its steps."""
     stands_for = op.trait(Front)
     assert stands_for is not None
     train = {"train": state.training} if op.train_aware else {}
@@ -91,7 +91,9 @@ def call_front(
     kept: Any = found.steps[0].plan if whole else found
     if plans is not None and all([plans.keeps(step.plan) for step in found.steps]):
         plans[key] = kept
-    return found.call(inputs, scalars, out) if kept is found else run(kept, inputs, scalars, out)
+    if kept is found or out is not None:
+        return found.call(inputs, scalars, out)
+    return run(kept, inputs, scalars)
 
 
 def _is_whole(found: Steps, n: int, scalars: Sequence[float]) -> bool:

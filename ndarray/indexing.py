@@ -230,14 +230,14 @@ def _advanced_get(self, items) -> NDArray:
     ):
         axis = next(a for a, i in enumerate(items) if i is arrays[0])
         return invoke(lookup("take"), (self, from_memory(arrays[0], self.context)), {"axis": axis})
-    first = items[0]
-    if isinstance(first, NDArray) and first.size and _are_whole(items[1:], self.shape[1:]):
-        # negative indices count from the end; others are refused when it runs
-        indices, final = _reshaped(first, (1, *first.shape)), first.shape + self.shape[1:]
-    else:
-        indices, _, final = _places(self, items)
-    found = invoke(lookup("gather_nd"), (self, indices), {})
-    return _reshaped(found, final or self._element)
+    if len(arrays) == 1 and isinstance(arrays[0], NDArray) and arrays[0].size and self.size:
+        axis = next((a for a, i in enumerate(items) if i is arrays[0]), 0)
+        if _are_whole(items[:axis] + items[axis + 1 :], self.shape[:axis] + self.shape[axis + 1 :]):
+            at = invoke(lookup("_positions"), (arrays[0],), {"size": self.shape[axis]})
+            found = invoke(lookup("take"), (self, at), {"axis": axis})
+            return _reshaped(found, found.shape or self._element)
+    indices, _, final = _places(self, items)
+    return _reshaped(invoke(lookup("gather_nd"), (self, indices), {}), final)
 
 
 def _are_whole(items, shape) -> bool:

@@ -5,6 +5,7 @@
 #include "parts.h"
 
 #include <math.h>
+#include <stdio.h>
 
 int64_t plk_index_at(const void *indices, int dtype, int64_t i)
 {
@@ -333,5 +334,24 @@ PLK_KERNEL(plk_places_run)
     }
     memset(at + n, 0, (size_t)(p->n - n) * sizeof *at);
     *(int64_t *)bufs[2] = n;
+    return PL_OK;
+}
+
+/* bufs: indices, the same as positions in [0, size): negative ones count from the end */
+PLK_KERNEL(plk_positions_run)
+{
+    const plk_positions *p = params;
+    int64_t *y = bufs[1];
+    (void)scalars;
+    for (int64_t i = 0; i < p->n_indices; i++) {
+        int64_t k = plk_index_at(bufs[0], p->dtype, i);
+        y[i] = k < 0 ? k + p->size : k;
+        if (y[i] < 0 || y[i] >= p->size) {
+            char message[120];
+            snprintf(message, sizeof message, "_positions: indices must be in [%lld, %lld), got %lld",
+                     (long long)-p->size, (long long)p->size, (long long)k);
+            return pl_fail(PL_EINDEX, message);
+        }
+    }
     return PL_OK;
 }

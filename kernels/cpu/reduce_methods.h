@@ -74,22 +74,21 @@ METHOD_TYPE(whole_method, int64_t)
     static double name##_run(const void *data, int64_t n) \
     { \
         const T *x = data; \
-        T acc[LANES_OF_EXTREMES], zero[LANES_OF_EXTREMES] = {0}, zeros = 0; \
-        int64_t i = 0; \
+        T acc[LANES_OF_EXTREMES], zero[LANES_OF_EXTREMES] = {0}; \
         if (n < LANES_OF_EXTREMES) \
             return name##_careful_run(data, n); \
         for (int l = 0; l < LANES_OF_EXTREMES; l++) acc[l] = START; \
-        for (; i + LANES_OF_EXTREMES <= n; i += LANES_OF_EXTREMES) \
+        for (int64_t i = 0; i < n; i += LANES_OF_EXTREMES) { \
+            const T *some = x + (i + LANES_OF_EXTREMES <= n ? i : n - LANES_OF_EXTREMES);   /* the last ones twice */ \
             PLK_LANES for (int l = 0; l < LANES_OF_EXTREMES; l++) { \
-                T v = x[i + l]; \
+                T v = some[l]; \
                 zero[l] += v * 0; \
                 acc[l] = PLAIN(acc[l], v); \
             } \
-        for (int l = 0; l < LANES_OF_EXTREMES; l++) zeros += zero[l]; \
+        } \
         for (int w = LANES_OF_EXTREMES / 2; w; w /= 2) \
-            for (int l = 0; l < w; l++) acc[l] = PLAIN(acc[l], acc[l + w]); \
-        for (; i < n; i++) { T v = x[i]; acc[0] = STEP(acc[0], v); } \
-        return zeros == 0 ? (double)acc[0] : name##_careful_run(data, n); \
+            for (int l = 0; l < w; l++) { acc[l] = PLAIN(acc[l], acc[l + w]); zero[l] += zero[l + w]; } \
+        return zero[0] == 0 ? (double)acc[0] : name##_careful_run(data, n); \
     }
 #define METHOD(name, T, START, STEP, MERGE) \
     RUN(name, T, double, double, LANES, START, STEP, MERGE) ROWS(name, T, double, double, STEP, MERGE)

@@ -250,7 +250,7 @@ static void sort_lines(void *arg, int64_t begin, int64_t end)
         __atomic_store_n(&j->failed, 1, __ATOMIC_RELAXED);
         return;
     }
-    int values_alone = p->give == PLK_SORT_VALUES && !few && p->n > SHORT;
+    int values_alone = p->give == PLK_SORT_VALUES && !few && p->n > SHORT / 2;
     int placed = (p->dtype == PLK_F32 || p->dtype == PLK_I32) && p->n > SHORT && p->n < UINT32_MAX;
     for (int64_t line = begin; line < end; line++) {
         int64_t o = line / p->inner, c = line % p->inner, first = o * p->n * p->inner + c;

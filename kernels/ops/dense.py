@@ -194,7 +194,7 @@ operator(
     inputs=("lhs", "rhs"),
     params=(
         *_MATMUL_PARAMS,
-        Param("to_scalar", "bool", False, doc="shape () of two vectors, as in NumPy"),
+        Param("to_scalar", "bool", False, doc="shape () of two vectors, as in NumPy", keyword=True),
     ),
     infer=_dot_infer,
     ref=_dot_ref,

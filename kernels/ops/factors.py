@@ -237,9 +237,9 @@ operator(
     ref=_pinv_ref,
     grad=_pinv_grad,
     samples=(
-        sample((2, 4, 3), values(1e-15)),
-        sample((3, 4), values(1e-15)),
-        sample(definite((3, 3)), values(1e-15), hermitian=True),
+        sample((2, 4, 3), values([1e-15, 1e-15])),
+        sample((1, 3, 4), values([1e-15])),
+        sample(definite((1, 3, 3)), values([1e-15]), hermitian=True),
     ),
     doc=(
         "The pseudo-inverse of each matrix; singular values up to rcond times the largest count as"

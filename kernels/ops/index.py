@@ -11,7 +11,7 @@ from typing import Any
 from ...engine.error import DTypeError, IndexOutOfRange, OperatorError, ShapeError, compose
 from ..record import LARGE, Array, Param, Type, operator, sample, values
 from ..shapes import must_be, one_axis
-from ..traits import RowGradient, RowScatter
+from ..traits import Decomposition, RowGradient, RowScatter
 
 MODES = ("clip", "raise", "wrap")
 
@@ -439,3 +439,25 @@ def places_now(call: Any, x: Array) -> Array:
     """Where an array, seen flat, is not 0: int64 (n,). Waits for the values."""
     places, count = call("_places", x)
     return call("slice_axis", places, axis=0, begin=0, end=int(count.asscalar()))
+
+
+def _positions_ref(xp, data, size):
+    at = inside(xp, "_positions", data, size)
+    return xp.where(at < 0, at + size, at)
+
+
+def _positions_body(F, data, size):
+    at = F.Cast(data, dtype="int64")
+    below = F.Cast(F._lesser_scalar(at, scalar=0.0), dtype="int64")
+    return [F.broadcast_add(at, F._mul_scalar(below, scalar=float(size)))]
+
+
+operator(
+    "_positions",
+    params=(Param("size", "int", limits=LARGE),),
+    infer=lambda ins, size: [Type(ins[0].shape, "int64")],
+    ref=_positions_ref,
+    traits=(Decomposition(_positions_body),),  # a GPU does not say what lies outside
+    samples=(sample(values([[0, 2], [-3, -1]], "int64"), size=3), sample(values([1.5]), size=2)),
+    doc="Indices of an axis as positions in [0, size), int64: negative ones count from the end.",
+)

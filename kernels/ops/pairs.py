@@ -282,6 +282,22 @@ pointwise(
     doc="The distance to the next float away from 0.",
 )
 pointwise(
+    "_sign",
+    "x != x ? x : (x > 0) - (x < 0)",
+    ref=lambda xp, x: xp.sign(x),
+    dtypes="all",
+    samples=(sample((3, 4)), sample(values([0, 2, float("nan"), -1]))),
+    doc="1, 0 or -1 by the sign of data; NaN stays.",
+)
+pointwise(
+    "_isnan",
+    "x != x",
+    truth=True,
+    ref=lambda xp, x: xp.isnan(x),
+    samples=(sample(values([1, float("inf"), float("nan"), 0])),),
+    doc="1 where data is NaN, else 0.",
+)
+pointwise(
     "_isfinite",
     "x - x == 0",
     truth=True,

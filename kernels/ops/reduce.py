@@ -29,7 +29,11 @@ from ..traits import (
 )
 
 TO_SCALAR = Param(
-    "to_scalar", "bool", False, doc="shape () where all axes are reduced, as in NumPy"
+    "to_scalar",
+    "bool",
+    False,
+    doc="shape () where all axes are reduced, as in NumPy",
+    keyword=True,
 )
 AXES = (
     Param("axis", "shape?", None),
@@ -37,7 +41,9 @@ AXES = (
     Param("exclude", "bool", False),
     TO_SCALAR,
 )
-DTYPE = Param("dtype", "dtype?", None, doc="of the result of whole numbers; None: data's")
+DTYPE = Param(
+    "dtype", "dtype?", None, doc="of the result of whole numbers; None: data's", keyword=True
+)
 
 
 def reduced_shape(
@@ -427,7 +433,7 @@ def _position(name, pick, doc):
         params=(
             Param("axis", "int?", None),
             Param("keepdims", "bool", False),
-            Param("dtype", "dtype?", None, doc="of the result; None: data's"),
+            Param("dtype", "dtype?", None, doc="of the result; None: data's", keyword=True),
             TO_SCALAR,
         ),
         infer=infer,

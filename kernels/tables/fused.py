@@ -44,8 +44,7 @@ def prepare(groups: Sequence[tuple[Group, Sequence[str]]], device: Context) -> l
 
     sources, made = [], []
     for group, dtypes in groups:
-        one = alone(group, dtypes)
-        made.append(one is not None and one.in_order(len(dtypes)))
+        made.append(alone(group, dtypes) is not None)
         if made[-1]:
             sources.append("")
             continue
@@ -65,7 +64,7 @@ def fused_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | N
     if group.rows:
         return _rows(group, ins, outs)
     one = alone(group, [t.dtype for t in ins])
-    if one is not None and one.in_order(len(ins)):
+    if one is not None:
         y = Type(group.shape, outs[0].dtype)
         return generated(one.form, ins, one.read, y, one.dtype, group.in_shapes)
     kept = tuple(1 if i in group.axes else n for i, n in enumerate(group.shape))

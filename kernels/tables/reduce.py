@@ -8,7 +8,17 @@ from ...engine import lib
 from .. import cuda
 from ..cpu.layout import MAX_DIMS, code, cost, reduced_dims
 from ..native import Native
-from ..record import FLOATS, NATIVE, NATIVE_FLOATS, NATIVE_INTS, NUMERIC, Attrs, Operator, Types
+from ..record import (
+    FLOATS,
+    NATIVE,
+    NATIVE_FLOATS,
+    NATIVE_INTS,
+    NUMERIC,
+    Attrs,
+    Operator,
+    Type,
+    Types,
+)
 from ..shapes import lines, many_axes
 from . import on_cpu, on_cuda
 
@@ -117,11 +127,13 @@ def _on_cuda(x, y, axes, method: str, scale: float | None = None, root=False) ->
 
 @on_cuda(*KINDS)
 def reduce_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
-    x, mean, (axes, count) = ins[0], op.name == "mean", _axes(op, ins[0], attrs)
+    (x,), (y,), mean, (axes, count) = ins, outs, op.name == "mean", _axes(op, ins[0], attrs)
+    if x.dtype == "bool" and op.name in ("max", "min"):  # of bytes 0 and 1
+        x, y = Type(x.shape, "uint8"), Type(y.shape, "uint8")
     if mean and (count == 0 or x.dtype in NATIVE_INTS):
         return None
     method = cuda.pointwise_source.METHODS[op.name]
-    return _on_cuda(x, outs[0], axes, method, 1 / count if mean else None)
+    return _on_cuda(x, y, axes, method, 1 / count if mean else None)
 
 
 @on_cuda("norm")

@@ -26,7 +26,8 @@ _front, _fronts = _derive(
     lambda full, name: getattr(_functions, name),
     *("_npi_", "_np_"),
     shown="np",
-    random=False,
+    fixes={name: f"np.linalg.{name}" for name in linalg.ELSEWHERE},
+    shows=_functions.is_function,
 )
 
 
@@ -34,7 +35,8 @@ def __getattr__(name: str) -> Callable[..., Any]:
     if name.startswith("__"):
         raise AttributeError(name)
     if name in vars(_functions):
-        return getattr(_functions, name)
+        globals()[name] = found = getattr(_functions, name)
+        return found
     try:
         return _front(name)
     except AttributeError as error:

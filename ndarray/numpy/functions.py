@@ -3,20 +3,24 @@ are first used."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ...kernels.namespaces import derive
 from ...kernels.ops import np as _records  # noqa: F401  (fills the registry)
 from ...kernels.record import REGISTRY
-from ..functions import operator_function
-from .array import operand
+from .elements import *  # noqa: F403
+from .linalg import ELSEWHERE
 from .products import dot, einsum, matmul, tensordot, trace  # noqa: F401
+from .sets import *  # noqa: F403
+from .statistics import *  # noqa: F403
+from .statistics import derived
 from .ufuncs import *  # noqa: F403
 
 
-def _made(full: str, name: str) -> Callable[..., Any]:
-    return operator_function(REGISTRY[full], name, operand)
+def is_function(full: str) -> bool:
+    """Is `_npi_x` the function np.x? Not what np.random and np.linalg have, nor forms of functions
+    for numbers."""
+    name = full.removeprefix("_npi_").removeprefix("_np_")
+    is_form = name.endswith(("scalar", "_rcond", "_int_axes"))
+    return not is_form and name not in ELSEWHERE and not REGISTRY[full].random
 
 
-__getattr__, __dir__ = derive(__name__, _made, "_npi_", "_np_", shown="np", random=False)
+__getattr__, __dir__ = derive(__name__, derived, "_npi_", "_np_", shown="np", shows=is_function)

@@ -14,18 +14,9 @@ from .array import operand
 from .products import front, matmul, tensordot  # noqa: F401
 from .products import trace as _trace
 
-cholesky, inv, det, eigvals, solve, tensorinv, matrix_power, eigvalsh = [
+cholesky, det, eigvals, eigvalsh, inv, matrix_power, solve, tensorinv = [
     front(f"_npi_{name}")
-    for name in (
-        "cholesky",
-        "inv",
-        "det",
-        "eigvals",
-        "solve",
-        "tensorinv",
-        "matrix_power",
-        "eigvalsh",
-    )
+    for name in "cholesky det eigvals eigvalsh inv matrix_power solve tensorinv".split()
 ]
 _eig, _eigh, _slogdet, _qr, _svd, _lstsq = [
     front(f"_npi_{name}") for name in ("eig", "eigh", "slogdet", "qr", "svd", "lstsq")
@@ -269,6 +260,14 @@ def vecdot(x1: Array, x2: Array, *, axis: int = -1) -> Array:
     return _vecdot(x1, x2, axis=axis)
 
 
+# what NumPy has here alone
+ELSEWHERE = frozenset(
+    (
+        *("cholesky", "cond", "det", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "norm"),
+        *("matrix_power", "matrix_rank", "multi_dot", "pinv", "qr", "slogdet", "solve", "svd"),
+        *("tensorinv", "tensorsolve"),
+    )
+)
 __all__ = [
     *("cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv"),
     *("lstsq", "matmul", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose"),

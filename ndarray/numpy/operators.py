@@ -32,8 +32,9 @@ def binary(name: str) -> tuple[Binary, Binary]:
 
     def forward(x: Any, other: Any) -> Any:
         """The shortest way through a plan; calls without one go by `made`."""
+        scalars: tuple = ()
         if other.__class__ is ndarray and x.__class__ is ndarray:
-            plan, scalars = pairs[x._spec, other._spec], ()
+            plan = pairs[x._spec, other._spec]
         elif (
             other.__class__ is float or (other.__class__ in NUMBERS and -EXACT <= other <= EXACT)
         ) and x.__class__ is ndarray:
@@ -139,18 +140,31 @@ def in_place(name: str) -> Binary:
     plans = Plans()
 
     def method(x: Any, other: Any) -> Any:
+        inputs: tuple = (x,)
+        scalars: tuple = ()
+        if other.__class__ is ndarray:
+            plan, inputs = plans[x._spec, other._spec], (x, other)
+        elif other.__class__ in NUMBERS and -EXACT <= other <= EXACT:
+            plan, scalars = plans[x._spec, other.__class__], (other,)
+        else:
+            plan = None
+        if plan is None or precision.used:
+            return made(x, other)
+        if state.recording:
+            refuse_recorded(x, other)
+        if plan.__class__ is Steps:
+            return plan.call(inputs, scalars, x)
+        return run(plan, inputs, scalars, x)
+
+    def made(x: Any, other: Any) -> Any:
         other = operand(other, x)
         if other is NotImplemented:
             return other
-        is_number = other.__class__ in NUMBERS
-        refuse_recorded(x, None if is_number else other)
-        key = (x._spec, other.__class__ if is_number else other._spec)
-        plan = plans[key]
-        if plan.__class__ is Plan and not precision.used and plan.out_spec is x._spec:
-            return run(plan, (x,), (other,), x) if is_number else run(plan, (x, other), (), x)
-        if is_number:
-            return into(right, (x,), {"scalar": other, "is_int": is_whole(other)}, x, plans, key)
-        return into(both, (x, other), {}, x, plans, key)
+        refuse_recorded(x, other)
+        if other.__class__ in NUMBERS:
+            attrs = {"scalar": other, "is_int": is_whole(other)}
+            return into(right, (x,), attrs, x, plans, (x._spec, other.__class__))
+        return into(both, (x, other), {}, x, plans, (x._spec, other._spec))
 
     return method
 

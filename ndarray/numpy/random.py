@@ -22,7 +22,8 @@ from ...kernels.spec import DType
 from ..invoke import invoke
 from ..launch import Plans, copy_into, run
 from ..ndarray import NDArray
-from ..random import get_state, seed, set_state
+from ..random import get_state, set_state
+from ..random import seed as _seed
 from ..tape import refuse_recorded
 from .array import array, fresh, ndarray
 
@@ -33,6 +34,12 @@ TEMPLATE = """def {name}({signature}):
 """
 # in MXNet these have no dtype, and ctx and out after size
 WITHOUT_DTYPE = {"exponential", "gumbel", "logistic", "pareto", "rayleigh", "weibull"}
+
+
+def seed(seed: int, ctx: Context | str = "all") -> None:
+    """Restarts the random streams of mx.random, np.random and npx.random, which are one. ctx:
+    ignored."""
+    _seed(seed)
 
 
 def sampler(name: str, draw: Callable[..., Any], module: str) -> Callable[..., Any]:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 from ...engine import Context
 from ...engine.error import InvalidValue, ShapeError
+from ...engine.lazy import submodule
 from .array import ndarray
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
 
-def __array_namespace__(self: ndarray, *, api_version: str | None = None) -> ModuleType:
+def __array_namespace__(self: ndarray, *, api_version: str | None = None) -> Any:
     """The functions of the array API standard. Raises ValueError for an unknown version."""
     if api_version not in (None, *VERSIONS):
         raise InvalidValue(
             f"__array_namespace__: api_version must be one of {', '.join(VERSIONS)}, got"
             f" {api_version!r}"
         )
-    from . import array_api
-
-    return array_api
+    return submodule(__package__, "array_api")  # which stands on mx.np
 
 
 def to_device(self: ndarray, device: Context, /, *, stream: Any = None) -> Any:

@@ -60,6 +60,11 @@ def applied(
     return target
 
 
+def _takes(plan: Plan, out: Any) -> bool:
+    """Can a plan write into `out` as it is?"""
+    return getattr(out, "_spec", None) is plan.out_spec
+
+
 def operand(x: Any, name: str) -> Any:
     """As operators.operand. Raises TypeError for what is neither an array nor a number."""
     found = operators.operand(x)
@@ -110,14 +115,15 @@ def of_one(name: str) -> Callable[..., Any]:
     op, ref, plans = lookup(f"_npi_{name}"), FUNCTIONS[name], Plans()
 
     def call(x: Any, out: Any = None, where: Any = True, **kwargs: Any) -> Any:
-        if x.__class__ is ndarray and out is None and where is True and not kwargs:
+        if x.__class__ is ndarray and where is True and not kwargs:
             plan = plans[x._spec]
             if not precision.used:
-                if plan.__class__ is Plan:
-                    return run(plan, (x,))
-                if plan.__class__ is Steps:
+                if plan.__class__ is Plan and (out is None or _takes(plan, out)):
+                    return run(plan, (x,), (), out)
+                if plan.__class__ is Steps and out is None:
                     return plan.call((x,), (), None)
-            return invoke(op, (x,), {}, None, None, plans, x._spec)
+            if out is None:
+                return invoke(op, (x,), {}, None, None, plans, x._spec)
         given = operand(x, name)
         if given.__class__ in NUMBERS:
             if out is None and where is True and not kwargs:

@@ -26,7 +26,7 @@ def _made(full: str, name: str) -> Callable[..., Any]:
 
 
 _derived, __dir__ = derive(
-    __name__, _made, "_npi_", "_np_", shown="sym.np", random=False
+    __name__, _made, "_npi_", "_np_", shown="sym.np", shows=numpy.functions.is_function
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...engine import current_context  # noqa: F401 - MXNet shows it
 from ...engine.error import InvalidType
 from ...kernels.record import lookup
 from ...ndarray.numpy import random as eager
@@ -47,4 +48,4 @@ class Random(eager.Random):
 
 _random = Random()
 globals().update(eager.functions(_random, __name__))
-bernoulli, normal_n, uniform_n = (getattr(_random, name) for name in eager.OF_NPX)
+OF_NPX = eager.OF_NPX

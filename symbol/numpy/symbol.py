@@ -23,6 +23,11 @@ class _Symbol(Symbol):
     __slots__ = ()
     __array_priority__ = 1001.0
 
+    @property
+    def num_outputs(self) -> int:
+        """The number of outputs."""
+        return len(self._outputs)
+
     def _part(self, key: Any) -> Symbol:
         """x[key] of an array of known shape. Symbols as keys choose elements, as arrays do."""
         keys = key if isinstance(key, tuple) else (key,)

@@ -9,6 +9,7 @@ import np_known as known
 import numpy as onp
 import plait as mx
 import pytest
+from plait.engine.error import MXNetError
 
 CASES = json.loads((Path(__file__).parent / "cases.json").read_text())["cases"]
 
@@ -69,6 +70,10 @@ def test_what_mxnet_gave(name):
     mx.npx.set_np()
     try:
         got = eval(case["ex"], variables())
+    except (MXNetError, TypeError):
+        if "err" not in case:  # what MXNet refuses plait may answer, or refuse too
+            raise
+        return
     finally:
         mx.npx.reset_np()
     if "res" in case:

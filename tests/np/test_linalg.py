@@ -456,3 +456,11 @@ def test_fft():
     a.attach_grad()
     with autograd.record(), pytest.raises(ValueError, match=r"np\.fft\.fft has no gradient"):
         np.fft.fft(a)
+
+
+def test_np_has_no_functions_of_np_linalg():
+    for space in (np, sym.np):
+        assert not hasattr(space, "inv") and "inv" not in dir(space)
+        assert not hasattr(space, "add_scalar") and hasattr(space, "trace")
+    with pytest.raises(AttributeError, match=r"fix: np\.linalg\.inv"):
+        np.inv

@@ -357,6 +357,16 @@ def test_symbols_of_arrays():
     onp.testing.assert_allclose(got, want, rtol=1e-6)
 
 
+def test_symbols_of_npx():
+    npx.random.seed(4)
+    y = mx.sym.npx.random.bernoulli(prob=0.5, size=(200,), dtype="bool")
+    assert '"_npi_bernoulli"' in y.tojson()
+    drawn = y.bind(mx.cpu(), {}).forward()[0].asnumpy()
+    assert drawn.dtype == bool and 60 < drawn.sum() < 140
+    z = mx.sym.npx.random.normal_n(mx.sym.var("x").as_np_ndarray(), 1.0, (5,))
+    assert z.infer_shape(x=(3,))[1] == [(5, 3)]
+
+
 def test_hybridized_blocks_draw_anew():
     class Noise(mx.gluon.HybridBlock):
         def hybrid_forward(self, F, x):

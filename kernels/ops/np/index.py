@@ -14,7 +14,7 @@ from ...shapes import broadcast_shapes, one_axis
 from ...traits import Eager
 from ..index import places_now
 from .arithmetic import NUMBER, lifted
-from .shape import broadcast, move_axes, mover
+from .shape import broadcast, mover
 
 # ---- where ---------------------------------------------------------------------------------------
 
@@ -93,18 +93,11 @@ def _take(F: Any, a: Array, indices: Array, axis: int | None, mode: str) -> Arra
         empty = F.slice_axis(a, axis=axis, begin=0, end=0)
         shape = tuple(a.shape[:axis]) + tuple(indices.shape) + tuple(a.shape[axis + 1 :])
         return reshaped(F, empty, shape) if none != shape else empty
-    if mode != "raise":
-        return F.take(
-            a,
-            cast(F, indices, "int64") if dtype_of(indices) == "bool" else indices,
-            axis=axis,
-            mode=mode,
-        )
-    front_first = a if axis == 0 else move_axes(F, a, (axis,), (0,))
-    whole = cast(F, indices, "int64") if dtype_of(indices) == "bool" else indices
-    y = F.gather_nd(front_first, reshaped(F, whole, (1, *indices.shape)))
-    n = len(indices.shape)
-    return y if axis == 0 else move_axes(F, y, tuple(range(n)), tuple(range(axis, axis + n)))
+    if mode == "raise":
+        indices, mode = F._positions(indices, size=a.shape[axis]), "clip"
+    elif dtype_of(indices) == "bool":
+        indices = cast(F, indices, "int64")
+    return F.take(a, indices, axis=axis, mode=mode)
 
 
 front(

@@ -127,9 +127,7 @@ def iinfo(type: Any, /) -> IntegerInfo:
     return IntegerInfo(i.bits, i.max, i.min, i.dtype)
 
 
-def astype(
-    x: Array, dtype: DType, /, *, copy: bool = True, device: Context | None = None
-) -> Array:
+def astype(x: Array, dtype: DType, /, *, copy: bool = True, device: Context | None = None) -> Array:
     """x in another dtype. copy: of x too if nothing changes."""
     moved = x if device is None else x.as_in_context(device)
     return moved if name_of(moved) == name_of(dtype) and not copy else moved.astype(name_of(dtype))

@@ -73,9 +73,9 @@ def permute_dims(x: Array, /, axes: tuple[int, ...]) -> Array:
 def repeat(x: Array, repeats: Any, /, *, axis: int | None = None) -> Array:
     """Each element, or slice along an axis, several times."""
     if isinstance(repeats, NDArray):
-        repeats = repeats.tolist()
-        if isinstance(repeats, list) and len(repeats) == 1:
-            repeats = repeats[0]
+        if not repeats.size:  # for an axis of size 0
+            return x.copy() if axis is not None else reshape(x, (0,))
+        repeats = repeats.item() if repeats.size == 1 else tuple(repeats.tolist())
     return of_np("repeat")(x, repeats, axis=axis)
 
 
