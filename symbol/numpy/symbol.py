@@ -45,11 +45,6 @@ class _Symbol(Symbol):
         places = [numpy.stack(numpy.broadcast_arrays(*keys))]
         return apply(lookup("gather_nd"), "gather_nd", [self, *places], {})
 
-    @property
-    def num_outputs(self) -> int:
-        """The number of outputs."""
-        return len(self._outputs)
-
     # the array's of the same name read or share memory
     def reshape(self, *shape: Any, order: str = "C", **kwargs: Any) -> Any:
         """The same elements under another shape; one size may be -1."""
