@@ -19,5 +19,9 @@ _derived, __dir__ = derive(
 def __getattr__(name: str) -> Any:
     if name in ("image", "random"):
         return submodule(__name__, name)
-    own = None if name.startswith("__") else vars(numpy_extension).get(name)
-    return _derived(name) if own is None else own
+    try:
+        return _derived(name)
+    except AttributeError:
+        if name.startswith("__") or not hasattr(numpy_extension, name):
+            raise
+    return getattr(numpy_extension, name)

@@ -180,6 +180,7 @@ def test_partly_unknown_shapes_go_through_fronts(make, given, expected):
 
 
 def test_shapes_behind_a_front_are_inferred():
+    assert npx.fully_connected is not mx.sym.npx.fully_connected  # in whatever order they are asked
     net = mx.sym.npx.fully_connected(npx.relu(var("x")) + 1, num_hidden=3, name="fc")
     arguments, outputs, _ = net.infer_shape(x=(2, 5))
     assert dict(zip(net.list_arguments(), arguments))["fc_weight"] == (3, 5)

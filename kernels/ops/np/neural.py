@@ -251,8 +251,8 @@ _at("index_add", replace=False)
 # ---- checks --------------------------------------------------------------------------------------
 
 
-def _check(xp: Any, data: Any, msg: str) -> Any:
-    if not xp.all(data):
+def _check(xp: Any, x: Any, msg: str) -> Any:
+    if not xp.all(x):
         raise InvalidValue(msg)
     return xp.asarray(True)
 
@@ -264,5 +264,5 @@ operator(
     infer=lambda ins, msg: [Type((), "bool")],
     ref=_check,
     samples=(sample(values([True, True])),),
-    doc="True where all of data is; else ValueError(msg), when the result is read.",
+    doc="True where all of x is; else ValueError(msg), when the result is read.",
 )
