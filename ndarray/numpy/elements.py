@@ -92,7 +92,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
             end = call("_npi_broadcast_to", end, shape=tuple(shape))
         parts.insert(0 if at == 0 else len(parts), end)
     if len(parts) > 1:
-        a = call("_npi_concatenate", *parts, dim=axis)
+        a = call("_npi_concatenate", *parts, axis=axis)
     return call("_npi_diff", a, n=n, axis=axis)
 
 
@@ -130,8 +130,8 @@ def interp(
         order = call("_npi_argsort", xp)
         xp, fp = call("_npi_take", xp, order, axis=0), call("_npi_take", fp, order, axis=0)
         before, after = slice(-1, None), slice(0, 1)
-        xp = call("_npi_concatenate", xp[before] - period, xp, xp[after] + period, dim=0)
-        fp = call("_npi_concatenate", fp[before], fp, fp[after], dim=0)
+        xp = call("_npi_concatenate", xp[before] - period, xp, xp[after] + period, axis=0)
+        fp = call("_npi_concatenate", fp[before], fp, fp[after], axis=0)
         left = right = None
     made = call("_npi_interp", x, xp, fp, left=left, right=right)
     return made
@@ -176,7 +176,7 @@ def _slope(f: Any, h: Any, axis: int, edge_order: int) -> Any:
         last = last + at(bent, -1, None) * at(right, -1, None) / (
             at(left, -1, None) + at(right, -1, None)
         )
-    return call("_npi_concatenate", first, inside, last, dim=axis)
+    return call("_npi_concatenate", first, inside, last, axis=axis)
 
 
 __all__ = [

@@ -246,7 +246,7 @@ def _variables(m: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
             return a.reshape((1, -1)) if y is not None else a
         return a if rowvar or a.shape[0] == 1 else a.T
 
-    return rows(m) if y is None else call("_npi_concatenate", rows(m), rows(y), dim=0)
+    return rows(m) if y is None else call("_npi_concatenate", rows(m), rows(y), axis=0)
 
 
 # ---- counts and sets -----------------------------------------------------------------------------
