@@ -125,6 +125,8 @@ NAMES = {  # attribute of mx -> (module, name there)
 HOOKS = {  # what a room needs of one that stands on it: engine/hooks.py
     "server of stores": ("training.kvstore.kvstore_server", "serve"),
     "leave servers": ("training.kvstore.requests", "leave"),
+    "compiled graph": ("ndarray.cached", "CachedGraph"),
+    "functions of arrays": ("ndarray", "functions"),
     "types of a front": ("graph.fronts", "types"),
     "operators of a front": ("graph.fronts", "operators_of"),
     "kernel of a decomposition": ("graph.decompositions", "decomposition_entry"),

@@ -200,15 +200,15 @@ def _grad(F, dys, xs, ys, group, scalars, num_args):
     values, calls = list(xs), []
 
     def call(name: str, at: Sequence[int], attrs: dict[str, Any], more: dict[str, Any]) -> int:
-        ins = [values[i] for i in at]
-        shown = {k: v for k, v in attrs.items() if k != "train"} | more
+        ins, op = [values[i] for i in at], lookup(name)
+        shown = op.parse({k: v for k, v in attrs.items() if k != "train"} | more)
         absent = next((x for x in ins if getattr(x, "absent", False)), None)
         if absent is None:
             values.append(getattr(F, name)(*ins, **shown))
         else:  # what is made of a value that no gradient reads is not read either
-            (t,) = lookup(name).infer([Type(tuple(x.shape), x.dtype) for x in ins], **shown)
+            (t,) = op.infer([Type(tuple(x.shape), x.dtype) for x in ins], **shown)
             values.append(type(absent)(t))
-        calls.append((lookup(name), at, ins, attrs | more))
+        calls.append((op, at, ins, attrs | shown))
         return len(values) - 1
 
     def shaped(name: str, at: int, shape: Sequence[int]) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..engine import Context
+from ..engine import Context, hooks
 from ..engine.error import DynamicShape
 from ..engine.recent import Recent
 from ..graph.fronts import outputs_of
@@ -133,9 +133,7 @@ def _find(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], device
         if whole is not None:
             outputs, nodes = [whole], [whole.node]
     if len(nodes) > MAX_STEPS and not count and inputs:
-        from .cached import CachedGraph  # stands on invoke
-
-        return CachedGraph(outputs, xs, op.name)
+        return hooks.get("compiled graph")(outputs, xs, op.name)
     numbers = {v: i for i, v in enumerate(xs)}
     steps: list[Step] = []
     for node in nodes:
@@ -160,10 +158,8 @@ def _spec(steps: Sequence[Step], number: int) -> Any:
 def _by_rule(
     stands_for: Front, inputs: Sequence[NDArray], attrs: dict[str, Any], device: Context
 ) -> list[NDArray]:
-    from . import functions  # stands on invoke
-
     with device:  # for what the rule makes of nothing
-        made = stands_for.rule(functions, *inputs, **attrs)
+        made = stands_for.rule(hooks.get("functions of arrays"), *inputs, **attrs)
     return list(made) if isinstance(made, (list, tuple)) else [made]
 
 

@@ -125,7 +125,7 @@ def pointwise_files() -> dict[str, str]:
         files |= {f"{body}_{isa}.c": isa_wrapper(isa, f"{body}.inc") for isa in ISAS}
         tables.append(table)
     named = sorted((name, k) for k, made in enumerate(ops) for name in made.names)
-    names = ",\n    ".join(f'{{"{name}", {k}}}' for name, k in named)
+    listed = ",\n    ".join(f'{{"{name}", {k}}}' for name, k in named)
     by_isa = {isa: ", ".join(f"{t}_{isa}" for t in tables) for isa in ISAS}
     externs = lambda isa: "".join(
         f"extern const plk_loop {t}_{isa}[][PLK_DTYPE_COUNT];\n" for t in tables
@@ -145,7 +145,7 @@ static const loop_table tables[][{len(tables)}] = {{
 {"".join(f"    {{{by_isa[isa]}}},{chr(10)}" for isa in x86)}#endif
 }};
 static const struct {{ const char *name; int number; }} loops[] = {{
-    {names or '{"", 0}'}
+    {listed or '{"", 0}'}
 }};
 
 int plk_pointwise_find(const char *name)

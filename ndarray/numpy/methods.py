@@ -129,7 +129,7 @@ def __repr__(self: ndarray) -> str:
         text = text[: text.rindex(",")] + ")"
     if name not in ("float32", "bool"):
         more += f", dtype={name}"
-    if self.context.device_type != "cpu":
+    if not self.context.on_host:
         more += f", ctx={self.context}"
     return f"{text[:-1]}{more})"
 

@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy
@@ -110,7 +111,7 @@ def main(make: Callable[[Any], Any], np: Any, rows: dict, sync: Callable[[], Any
             if names and name not in names:
                 continue
             try:
-                times = measure([lambda row=row, a=a: row(np, a)], seconds, sync)
+                times = measure([partial(row, np, a)], seconds, sync)
             except Exception as error:
                 print(f"{name}: {error}", file=sys.stderr)
                 continue
