@@ -16,7 +16,7 @@ import numpy as np
 
 from ..engine.error import InvalidType
 from ..kernels.plan import Plan, make_plan
-from ..kernels.record import lookup
+from ..kernels.record import NATIVE, lookup
 from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, Spec, spec
 from .index_keys import (
     NEW_AXIS,
@@ -233,7 +233,10 @@ def _advanced_get(self, items) -> NDArray:
     if len(arrays) == 1 and isinstance(arrays[0], NDArray) and arrays[0].size and self.size:
         axis = next((a for a, i in enumerate(items) if i is arrays[0]), 0)
         if _are_whole(items[:axis] + items[axis + 1 :], self.shape[:axis] + self.shape[axis + 1 :]):
-            at = invoke(lookup("_positions"), (arrays[0],), {"size": self.shape[axis]})
+            at = arrays[0]
+            if at._spec.dtype not in NATIVE:
+                at = at.astype("int64")
+            at = invoke(lookup("_positions"), (at,), {"size": self.shape[axis]})
             found = invoke(lookup("take"), (self, at), {"axis": axis})
             return _reshaped(found, found.shape or self._element)
     indices, _, final = _places(self, items)

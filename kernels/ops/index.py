@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from ...engine.error import DTypeError, IndexOutOfRange, OperatorError, ShapeError, compose
-from ..record import LARGE, Array, Param, Type, operator, sample, values
+from ..record import LARGE, NATIVE, Array, Param, Type, operator, sample, values
 from ..shapes import must_be, one_axis
 from ..traits import Decomposition, RowGradient, RowScatter
 
@@ -452,10 +452,16 @@ def _positions_body(F, data, size):
     return [F.broadcast_add(at, F._mul_scalar(below, scalar=float(size)))]
 
 
+def _positions_infer(ins, size):
+    if ins[0].dtype not in NATIVE:
+        raise DTypeError("_positions", f"data must not be {ins[0].dtype}", fix="x.astype('int64')")
+    return [Type(ins[0].shape, "int64")]
+
+
 operator(
     "_positions",
     params=(Param("size", "int", limits=LARGE),),
-    infer=lambda ins, size: [Type(ins[0].shape, "int64")],
+    infer=_positions_infer,
     ref=_positions_ref,
     traits=(Decomposition(_positions_body),),  # a GPU does not say what lies outside
     samples=(sample(values([[0, 2], [-3, -1]], "int64"), size=3), sample(values([1.5]), size=2)),

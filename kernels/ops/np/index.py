@@ -9,7 +9,7 @@ import numpy as np
 
 from ....engine.error import DynamicShape, ShapeError
 from ...front import alike, cast, dtype_of, front, reshaped
-from ...record import Array, Param, Type, operator, sample, values
+from ...record import NATIVE, Array, Param, Type, operator, sample, values
 from ...shapes import broadcast_shapes, one_axis
 from ...traits import Eager
 from ..index import places_now
@@ -93,10 +93,10 @@ def _take(F: Any, a: Array, indices: Array, axis: int | None, mode: str) -> Arra
         empty = F.slice_axis(a, axis=axis, begin=0, end=0)
         shape = tuple(a.shape[:axis]) + tuple(indices.shape) + tuple(a.shape[axis + 1 :])
         return reshaped(F, empty, shape) if none != shape else empty
+    if dtype_of(indices) not in NATIVE:
+        indices = cast(F, indices, "int64")
     if mode == "raise":
         indices, mode = F._positions(indices, size=a.shape[axis]), "clip"
-    elif dtype_of(indices) == "bool":
-        indices = cast(F, indices, "int64")
     return F.take(a, indices, axis=axis, mode=mode)
 
 
