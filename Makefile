@@ -1,5 +1,5 @@
-# The whole interface: make train | test | check | fuzz | sanitize | bench | docs | oracle | downstream, for many
-# processes dist-test | dist-bench, and for GPUs gpu-check | gpu-test | gpu-bench. Everything lives in .venv.
+# The whole interface: make train | test | check | fuzz | sanitize | bench | docs | oracle | downstream | array-api, for
+# many processes dist-test | dist-bench, and for GPUs gpu-check | gpu-test | gpu-bench. Everything lives in .venv.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -9,7 +9,7 @@ NATIVE := $(shell find engine kernels graph -name '*.c' -o -name '*.h') engine/f
           $(wildcard kernels/ops/*.py) \
           $(addprefix kernels/,record.py params.py traits.py pointwise.py activations.py loops.py statements.py update_loops.py) setup.py pyproject.toml
 
-.PHONY: train test check fuzz sanitize kills dist-test dist-bench bench docs oracle downstream gpu-check gpu-test gpu-bench clean
+.PHONY: train test check fuzz sanitize kills dist-test dist-bench bench docs oracle downstream array-api gpu-check gpu-test gpu-bench clean
 
 train: $(VENV)/installed
 	$(BIN)/python docs/examples/train_digits.py $(ARGS)
@@ -76,6 +76,20 @@ oracle: $(VENV)/installed $(ORACLE)
 .oracle/bin/python:
 	bash tests/oracle/install.sh .oracle
 
+# the array API standard's own suite, from a clone of data-apis/array-api-tests: make array-api SUITE=folder
+SUITE ?= ../array-api-tests
+array-api: .array-api/installed
+	cd "$(SUITE)" && PYTHONPATH="$(CURDIR)/tests/np:$(CURDIR)/.array-api" OMP_NUM_THREADS=1 \
+	    ARRAY_API_TESTS_MODULE=plait.ndarray.numpy.array_api ARRAY_API_TESTS_SKIP_DTYPES=complex64,complex128 \
+	    "$(CURDIR)/$(BIN)/python" -W ignore -m pytest -c pytest.ini -p array_api_suite -n auto --disable-deadline \
+	    --max-examples=20 --disable-extension fft --xfails-file "$(CURDIR)/tests/np/array_api_xfails.txt" $(or $(ARGS),array_api_tests)
+
+# what the suite imports beside pytest and hypothesis, in a folder of its own
+.array-api/installed: $(VENV)/installed
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps --upgrade --target .array-api \
+	    ndindex pytest-json-report pytest-metadata
+	touch $@
+
 # GluonTS and GluonCV, written for MXNet, on plait as installed from here
 downstream: .downstream/bin/python
 	.downstream/bin/pip install -q --disable-pip-version-check .
@@ -98,4 +112,4 @@ $(VENV)/installed: $(VENV)/bin/python $(NATIVE)
 	touch $@
 
 clean:
-	rm -rf $(VENV) .downstream .openmpi build *.egg-info engine/_core.* kernels/cpu/generated
+	rm -rf $(VENV) .downstream .array-api .openmpi build *.egg-info engine/_core.* kernels/cpu/generated

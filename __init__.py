@@ -18,6 +18,10 @@ MODULES = {  # attribute of mx -> module of this package
     "kernels": "kernels",
     "graph": "graph",
     "nd": "ndarray",
+    "np": "ndarray.numpy",
+    "npx": "ndarray.numpy_extension",
+    "numpy": "ndarray.numpy",
+    "numpy_extension": "ndarray.numpy_extension",
     "ndarray": "ndarray",
     "sym": "symbol",
     "symbol": "symbol",
@@ -87,6 +91,12 @@ PATHS = {  # modules that are not in the folder where users import them
     "compat.contrib.text": "data.text",
     "gluon.data.sampler": "data.sampler",
     "gluon.metric": "training.metric",
+    "ndarray.np": "ndarray.numpy",
+    "ndarray.npx": "ndarray.numpy_extension",
+    "ndarray.numpy.multiarray": "ndarray.numpy.array",
+    "ndarray.numpy_extension.image": "data.image.numpy",
+    "symbol.np": "symbol.numpy",
+    "symbol.npx": "symbol.numpy_extension",
 }
 NAMES = {  # attribute of mx -> (module, name there)
     "Context": ("engine.device", "Context"),
@@ -115,6 +125,10 @@ NAMES = {  # attribute of mx -> (module, name there)
 HOOKS = {  # what a room needs of one that stands on it: engine/hooks.py
     "server of stores": ("training.kvstore.kvstore_server", "serve"),
     "leave servers": ("training.kvstore.requests", "leave"),
+    "compiled graph": ("ndarray.cached", "CachedGraph"),
+    "functions of arrays": ("ndarray", "functions"),
+    "types of a front": ("graph.fronts", "types"),
+    "operators of a front": ("graph.fronts", "operators_of"),
     "kernel of a decomposition": ("graph.decompositions", "decomposition_entry"),
     "collective": ("dist.collectives", "run"),
     "trace of a block": ("gluon.trace", "Trace"),
@@ -122,6 +136,7 @@ HOOKS = {  # what a room needs of one that stands on it: engine/hooks.py
     "custom instances": ("ndarray.custom", "Instances"),
     "operator of graphs": ("symbol.contrib", "operator_of"),
     "loops of symbols": ("symbol", "contrib"),
+    "symbols of np": ("symbol.numpy.symbol", "_Symbol"),
     "symbol of a tape": ("symbol.from_tape", "symbol_of"),
     "symbol of a custom operator": ("symbol.functions", "custom_symbol"),
 }

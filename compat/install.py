@@ -108,7 +108,8 @@ IMPORTED = (
 )
 
 
-NAMESPACES = ("mxnet.ndarray", "mxnet.nd", "mxnet.symbol", "mxnet.sym")  # operator names: unchanged
+# operator names: unchanged
+NAMESPACES = ("mxnet.ndarray", "mxnet.nd", "mxnet.symbol", "mxnet.sym", "mxnet.np", "mxnet.numpy")
 
 
 class _Module(types.ModuleType):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +13,9 @@ from . import environment, heartbeat
 from .group import Group
 
 _groups: dict[tuple[int, ...], Group] = {}  # by their ranks: those made first
+# Open MPI 5.0.11 writes a long message past the end of a receive that is too small where it reads
+# the sender's memory itself (smsc) or lets it write (put). Ranks that run different code send such.
+_OPEN_MPI = {"OMPI_MCA_smsc": "^cma,xpmem,knem", "OMPI_MCA_btl_tcp_flags": "send,inplace"}
 _state: dict[str, Any] = {}  # "world", "messages": Groups, "MPI": mpi4py's module, "place": Place
 
 
@@ -41,6 +45,8 @@ def _join() -> None:
         import mpi4py
 
         mpi4py.rc.finalize = False  # only where all ranks end well
+        for name, value in _OPEN_MPI.items():
+            os.environ.setdefault(name, value)
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise MXNetError(

@@ -16,7 +16,8 @@ class Array:
 RELEASE: int
 bind: Callable[..., None]
 set_class: Callable[[type, Any, Callable[..., None]], None]
-make_sparse: Callable[[type, Any], Any]
+make_of: Callable[[type, int, Any], Any]
+set_np_class: Callable[[type], None]
 exchange: Callable[[Any, Any], None]
 lend: Callable[[int], Any]
 make: Callable[[int, Any], Any]

@@ -42,6 +42,7 @@ static PyObject *kept;           /* number -> object that the core refers to: se
 static PyObject *empty_spec;     /* of an array that was made without values */
 static PyTypeObject *array_type; /* the base */
 static PyTypeObject *made_type;  /* the class of new arrays: NDArray */
+static PyTypeObject *np_type;    /* that of mx.np, a subclass; NULL until it exists */
 
 static PyObject *failed(int status)
 {
@@ -212,13 +213,21 @@ static int misfit(PyObject *object, PyObject *wanted, const char *role, Py_ssize
     return done ? 0 : -1;
 }
 
-/* specs: of the arrays, or NULL; specs are interned. role: "input" or "output". */
-static int handles_of(PyObject *sequence, Py_ssize_t n, PyObject *specs, const char *role, uintptr_t *handles)
+/* The class of what a call of these arrays makes: that of mx.np if one of them has it. */
+static PyTypeObject *made_with(PyTypeObject *made, PyObject *array)
+{
+    return Py_TYPE(array) == np_type ? np_type : made;
+}
+
+/* specs: of the arrays, or NULL; specs are interned. role: "input" or "output". made: see made_with. */
+static int handles_of(PyObject *sequence, Py_ssize_t n, PyObject *specs, const char *role, uintptr_t *handles,
+                      PyTypeObject **made)
 {
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *item = PyList_Check(sequence) ? PyList_GetItem(sequence, i) : PyTuple_GetItem(sequence, i);
         if (!item || handle_of(item, &handles[i]) < 0)
             return -1;
+        *made = made_with(*made, item);
         if (specs && ((Array *)item)->spec != PyTuple_GetItem(specs, i) &&
             misfit(item, PyTuple_GetItem(specs, i), role, i) < 0)
             return -1;
@@ -232,7 +241,8 @@ static Py_ssize_t length(PyObject *sequence)
 }
 
 /* Wraps the outputs: those given are returned as they are, the others become new arrays. */
-static PyObject *outputs_list(PyObject *given, Py_ssize_t n_given, const uintptr_t *out, PyObject *specs)
+static PyObject *outputs_list(PyTypeObject *type, PyObject *given, Py_ssize_t n_given, const uintptr_t *out,
+                              PyObject *specs)
 {
     Py_ssize_t n_out = PyTuple_Size(specs);
     PyObject *list = PyList_New(n_out);
@@ -241,7 +251,7 @@ static PyObject *outputs_list(PyObject *given, Py_ssize_t n_given, const uintptr
         if (i < n_given)
             item = Py_XNewRef(PyList_Check(given) ? PyList_GetItem(given, i) : PyTuple_GetItem(given, i));
         else
-            item = array_make(out[i], PyTuple_GetItem(specs, i));
+            item = array_make_of(type, out[i], PyTuple_GetItem(specs, i));
         if (!item || PyList_SetItem(list, i, item) < 0) {
             for (Py_ssize_t j = i + 1; j < n_out; j++)
                 if (j >= n_given)
@@ -270,6 +280,7 @@ static PyObject *call(core_call run, PyObject *const *args)
     Py_ssize_t n_in = length(inputs), n_given = length(given), n_out = PyTuple_Size(specs);
     Py_ssize_t n_scalars = length(scalars), n_wanted = PyTuple_Size(in_specs);
     PyObject *result = NULL;
+    PyTypeObject *made = made_type, *unused = NULL;
     scratch r;
     if (address_of(args[0], &target) < 0 || n_in < 0 || n_given < 0 || n_out < 0 || n_scalars < 0 || n_wanted < 0)
         return NULL;
@@ -280,7 +291,8 @@ static PyObject *call(core_call run, PyObject *const *args)
     }
     if (scratch_open(&r, n_in, n_out, n_scalars) < 0)
         return NULL;
-    if (handles_of(inputs, n_in, in_specs, "input", r.in) < 0 || handles_of(given, n_given, specs, "output", r.out) < 0)
+    if (handles_of(inputs, n_in, in_specs, "input", r.in, &made) < 0 ||
+        handles_of(given, n_given, specs, "output", r.out, &unused) < 0)
         goto end;
     for (Py_ssize_t i = n_given; i < n_out; i++)
         r.out[i] = 0;
@@ -296,7 +308,7 @@ static PyObject *call(core_call run, PyObject *const *args)
         status = run(target, r.in, r.out, r.scalars, location);
         Py_END_ALLOW_THREADS
     } while (status == PL_AGAIN && PyErr_CheckSignals() == 0);
-    result = status ? failed(status) : outputs_list(given, n_given, r.out, specs);
+    result = status ? failed(status) : outputs_list(made, given, n_given, r.out, specs);
 end:
     PyMem_Free(r.many);
     return result;
@@ -322,6 +334,7 @@ static PyObject *py_run(PyObject *self, PyObject *const *args, Py_ssize_t n)
 static PyObject *py_invoke1(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     uintptr_t plan, in[2], out = 0;
+    PyTypeObject *made;
     double scalar = 0;
     int status;
     if (n != 4) {
@@ -330,9 +343,11 @@ static PyObject *py_invoke1(PyObject *self, PyObject *const *args, Py_ssize_t n)
     }
     if (address_of(args[0], &plan) < 0 || handle_of(args[2], &in[0]) < 0)
         return NULL;
+    made = made_with(made_type, args[2]);
     if (Py_TYPE(args[3]) == made_type || PyObject_TypeCheck(args[3], array_type)) {
         if (handle_of(args[3], &in[1]) < 0)
             return NULL;
+        made = made_with(made, args[3]);
     } else if (PySequence_Check(args[3])) {      /* PyFloat_AsDouble would accept a NumPy array of one element */
         PyErr_SetString(PyExc_TypeError, "not a number");
         return NULL;
@@ -346,13 +361,14 @@ static PyObject *py_invoke1(PyObject *self, PyObject *const *args, Py_ssize_t n)
         status = core.invoke(plan, in, &out, &scalar, -1);
         Py_END_ALLOW_THREADS
     } while (status == PL_AGAIN && PyErr_CheckSignals() == 0);
-    return status ? failed(status) : array_make(out, args[1]);
+    return status ? failed(status) : array_make_of(made, out, args[1]);
 }
 
 /* shared(inputs, outputs): [(input, output, same address)] for every pair that shares a var. */
 static PyObject *py_shared(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     PyObject *found = NULL;
+    PyTypeObject *unused = NULL;
     scratch r;
     if (n != 2) {
         PyErr_SetString(PyExc_TypeError, "shared(inputs, outputs)");
@@ -361,7 +377,8 @@ static PyObject *py_shared(PyObject *self, PyObject *const *args, Py_ssize_t n)
     Py_ssize_t n_in = length(args[0]), n_out = length(args[1]);
     if (n_in < 0 || n_out < 0 || scratch_open(&r, n_in, n_out, 0) < 0)
         return NULL;
-    if (handles_of(args[0], n_in, NULL, NULL, r.in) < 0 || handles_of(args[1], n_out, NULL, NULL, r.out) < 0 ||
+    if (handles_of(args[0], n_in, NULL, NULL, r.in, &unused) < 0 ||
+        handles_of(args[1], n_out, NULL, NULL, r.out, &unused) < 0 ||
         !(found = PyList_New(0)))
         goto end;
     for (Py_ssize_t j = 0; j < n_out; j++)
@@ -385,11 +402,12 @@ end:
 static PyObject *py_versions(PyObject *self, PyObject *arrays)
 {
     PyObject *result = NULL;
+    PyTypeObject *unused = NULL;
     scratch r;
     Py_ssize_t n = length(arrays);
     if (n < 0 || scratch_open(&r, n, 0, 0) < 0)
         return NULL;
-    if (handles_of(arrays, n, NULL, NULL, r.in) == 0 &&
+    if (handles_of(arrays, n, NULL, NULL, r.in, &unused) == 0 &&
         (result = PyBytes_FromStringAndSize(NULL, n * (Py_ssize_t)sizeof(pl_version))))
         core.arrays_versions(r.in, (int)n, (pl_version *)PyBytes_AsString(result));
     PyMem_Free(r.many);
@@ -408,13 +426,14 @@ static PyObject *py_make(PyObject *self, PyObject *const *args, Py_ssize_t n)
     return handle ? array_make(handle, args[1]) : failed(PL_ENOMEM);
 }
 
-static PyObject *py_make_sparse(PyObject *self, PyObject *const *args, Py_ssize_t n)
+static PyObject *py_make_of(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
-    if (n != 2 || !PyType_Check(args[0]) || !PyType_IsSubtype((PyTypeObject *)args[0], array_type)) {
-        PyErr_SetString(PyExc_TypeError, "make_sparse(class, spec)");
+    uintptr_t handle;
+    if (n != 3 || !PyType_Check(args[0]) || !PyType_IsSubtype((PyTypeObject *)args[0], array_type)) {
+        PyErr_SetString(PyExc_TypeError, "make_of(class, handle, spec)");
         return NULL;
     }
-    return array_make_of((PyTypeObject *)args[0], 0, args[1]);
+    return address_of(args[1], &handle) < 0 ? NULL : array_make_of((PyTypeObject *)args[0], handle, args[2]);
 }
 
 static PyObject *py_exchange(PyObject *self, PyObject *const *args, Py_ssize_t n)
@@ -474,6 +493,17 @@ static PyObject *py_set_class(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *py_set_np_class(PyObject *self, PyObject *type)
+{
+    if (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject *)type, made_type)) {
+        PyErr_SetString(PyExc_TypeError, "set_np_class: needs a subclass of the class of new arrays");
+        return NULL;
+    }
+    Py_XDECREF((PyObject *)np_type);
+    np_type = (PyTypeObject *)Py_NewRef(type);
+    Py_RETURN_NONE;
+}
+
 #define FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL
 
 static PyObject *py_lend(PyObject *self, PyObject *address)
@@ -492,8 +522,10 @@ static PyMethodDef functions[] = {
     {"set_class", py_set_class, METH_VARARGS,
      "set_class(type, empty_spec, fits): the class of new arrays; the spec of an array "
      "without values; fits(spec, wanted, role, i) raises unless an array of that spec will do"},
+    {"set_np_class", py_set_np_class, METH_O,
+     "set_np_class(type): the class of arrays that are made from at least one array of this class"},
     {"make", FAST(py_make), "make(handle, spec) -> array that owns the handle; raises OutOfMemory for 0"},
-    {"make_sparse", FAST(py_make_sparse), "make_sparse(class, spec) -> array without a handle"},
+    {"make_of", FAST(py_make_of), "make_of(class, handle, spec) -> as make, of a subclass; handle 0: a sparse array"},
     {"exchange", FAST(py_exchange), "exchange(a, b): each gets the other's handle and spec"},
     {"lend", (PyCFunction)py_lend, METH_O,
      "lend(address) -> capsule of a DLManagedTensor, whose manager_ctx is a number "

@@ -12,14 +12,12 @@ from typing import Any
 
 from .error import MissingName, MXNetError, compose
 
-NUMPY = (
-    "NumPy's interface is not in this version of plait",
-    "mx.nd, or NumPy on x.asnumpy()",
-)
 # of the name below mx, whole (regular expression): (what is missing, what to use)
 TABLE = {
-    r"((nd|sym|gluon)\.)?(np|npx|numpy|numpy_extension|_numpy_op_doc)": NUMPY,
-    r"numpy_(dispatch_protocol|op_signature|op_fallback)": NUMPY,
+    r"_numpy_op_doc|numpy_(dispatch_protocol|op_signature|op_fallback)": (
+        "this is how MXNet made its mx.np",
+        "mx.np, mx.npx",
+    ),
     r"(contrib\.)?onnx|contrib\.onnx2mx|contrib\.mx2onnx": (
         "ONNX files are not read or written in this version of plait",
         "net.export(...), whose files MXNet 1.9.1 reads and converts with mxnet.onnx",

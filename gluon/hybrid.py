@@ -7,7 +7,7 @@ import inspect
 import os
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -267,7 +267,7 @@ class HybridBlock(Block):
         return args
 
     def _call_graph(self, args):
-        mode = trace_mode(self)
+        mode = trace_mode(self, args)
         try:
             trace = self._traces[mode, *[a._spec for a in args]]
             flat = args
@@ -315,7 +315,7 @@ class HybridBlock(Block):
             trace = Trace(self, args, state.training)
         if trace.asks_recording:  # the graph is used for this result only
             self.__dict__["_asks_recording"] = True
-            key = (trace_mode(self), *key[1:])
+            key = (trace_mode(self, args), *key[1:])
         trace.finish_parameters()
         if self._structure is None:
             trace.warn_of_unused(self)
@@ -478,11 +478,22 @@ class HybridBlock(Block):
 FLAGS = [name for name in inspect.signature(HybridBlock.hybridize).parameters][2:-1]
 
 
-def trace_mode(block: HybridBlock) -> int:
-    """What a trace depends on besides its inputs: training (bit 0), recording if the trace queried
-    it (bit 1), the mixed-precision policy."""
+def trace_mode(block: HybridBlock, args: Sequence[Any]) -> int:
+    """What a trace depends on besides the specs of its inputs: training (bit 0), recording if the
+    trace queried it (bit 1), the rules of nd or of mx.np (bit 2), the mixed-precision policy."""
     mode = state.training + 2 * (block._asks_recording and state.recording)
-    return mode + 4 * precision.number() if precision.used else mode
+    for a in args:
+        if a.__class__ is not NDArray and _follows_np(a):
+            mode += 4
+            break
+    return mode + 8 * precision.number() if precision.used else mode
+
+
+def _follows_np(value: Any) -> bool:
+    """Is a (nested) input an array of mx.np?"""
+    if isinstance(value, (list, tuple)):
+        return any([_follows_np(v) for v in value])
+    return isinstance(value, NDArray) and value.stype == "default" and type(value) is not NDArray
 
 
 def _given(structure: list) -> list:

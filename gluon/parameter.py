@@ -17,6 +17,7 @@ from ..kernels.spec import STYPES, DType
 from ..ndarray import NDArray, autograd, functions
 from ..ndarray.launch import copy_into
 from ..ndarray.ndarray import from_memory
+from ..ndarray.numpy_mode import in_mode, is_np_array, is_np_shape
 from ..training import initializer
 from . import shard as shards
 from . import unready
@@ -33,9 +34,11 @@ class ParameterError(InvalidValue):
 
 
 def shape_is_known(shape: Sequence[int] | None) -> bool:
-    """Are all dimensions of a shape known? 0 and -1 stand for unknown ones; so does an empty or
-    missing shape."""
-    return shape is not None and len(shape) > 0 and all(n > 0 for n in shape)
+    """Are all dimensions of a shape known? 0 and -1 stand for unknown ones; so does a missing shape
+    and, unless `np_shape` is on, an empty one."""
+    if shape is None or not (shape or is_np_shape()):
+        return False
+    return all([n > 0 for n in shape])
 
 
 def context_list(ctx: Context | Sequence[Context] | None) -> list[Context]:
@@ -88,6 +91,8 @@ class Parameter(SparseRows):
         self._shape = (
             (shape,) if isinstance(shape, int) else None if shape is None else tuple(shape)
         )
+        if self._shape is not None and min(self._shape, default=0) < 0:  # unknown under np_shape
+            self._shape = tuple([max(n, 0) for n in self._shape])
         self._allow_deferred_init, self._differentiable = allow_deferred_init, differentiable
         self._var = None
         self._data: list[NDArray] | None = None
@@ -98,6 +103,7 @@ class Parameter(SparseRows):
         self._owner: Any = None  # a weak reference to the block that created it
         self._shard: tuple[str | None, ...] | None = None
         self._part: Part | None = None  # where it is split over more than one rank
+        self._of_np = is_np_array()  # are its arrays and Symbols of mx.np?
         self._grad_req = ""
         self.grad_req = grad_req
         self.shard = shard
@@ -110,6 +116,7 @@ class Parameter(SparseRows):
             type(self),
             self._attributes(),
             None if self._data is None else self._reduce().asnumpy(),
+            self._of_np,
         )
 
     def _attributes(self) -> dict:
@@ -164,13 +171,16 @@ class Parameter(SparseRows):
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        return self._shape
+        """Unknown dimensions are 0; under `np_shape`, where sizes may be 0, -1."""
+        if self._shape is None or not is_np_shape():
+            return self._shape
+        return tuple([n or -1 for n in self._shape])
 
     @shape.setter
     def shape(self, new: Any) -> None:
         if new is None:
             return
-        new = tuple(new)
+        new = tuple([max(n, 0) for n in new])
         if self._shape is None:
             self._shape = new
             return
@@ -252,6 +262,7 @@ class Parameter(SparseRows):
             raise ParameterError(
                 f"Parameter '{self.name}': each context must be given once, got {contexts}"
             )
+        self._of_np = self._of_np or is_np_array()
         default_init = initializer.Uniform() if default_init is None else default_init
         if init is None:
             init = default_init if self.init is None else self.init
@@ -286,6 +297,7 @@ class Parameter(SparseRows):
         self._ctx_list = list(contexts)
         if data.stype != self._stype:
             data = data.tostype(self._stype)
+        data = self._in_mode(data)
         self._data = [
             data.copyto(c) if c != data.context or i else data.copy()
             for i, c in enumerate(contexts)
@@ -293,6 +305,11 @@ class Parameter(SparseRows):
         self._init_grad()
         if self._trainer is not None:
             self._trainer._parameter_has_data()
+
+    def _in_mode(self, x: Any) -> Any:
+        """An array or Symbol of it, of the class that it has."""
+        dense = getattr(x, "stype", "default") == "default"
+        return x.as_np_ndarray() if self._of_np and dense else x
 
     def _init_grad(self) -> None:
         assert self._data is not None
@@ -302,7 +319,9 @@ class Parameter(SparseRows):
                 array._tape = None
             return
         self._grad = [
-            functions.zeros(a.shape, a.context, a._spec.dtype, stype=self._grad_stype)
+            self._in_mode(
+                functions.zeros(a.shape, a.context, a._spec.dtype, stype=self._grad_stype)
+            )
             for a in self._data
         ]
         autograd.mark_variables(self._data, self._grad, self.grad_req)
@@ -516,7 +535,7 @@ class Parameter(SparseRows):
     def _make_var(self):
         from ..symbol import symbol
 
-        return symbol.var(
+        made = symbol.var(
             self.name,
             shape=self.shape,
             dtype=self.dtype,
@@ -525,6 +544,7 @@ class Parameter(SparseRows):
             init=self.init,
             stype=self._stype,
         )
+        return made.as_np_ndarray() if self._of_np else made
 
     def _reduce(self) -> NDArray:
         """The value on cpu; the mean over devices, so that per-device statistics are combined. Of a
@@ -544,11 +564,12 @@ class Parameter(SparseRows):
             return functions.add_n(*copies) / len(copies)
 
 
-def _rebuild(cls, attributes, data):
+def _rebuild(cls, attributes, data, of_np=False):
     if cls is Constant:
         parameter = Constant(attributes["name"], data)
     else:
         parameter = cls(**attributes)
+    parameter._of_np = of_np
     if data is not None:
         parameter._load_init(from_memory(data), None)
     return parameter
@@ -559,7 +580,7 @@ class Constant(Parameter):
 
     def __init__(self, name: str, value: Any):
         if not isinstance(value, NDArray):
-            value = functions.array(value)
+            value = in_mode(functions.array(value))
         self.value = value
         klass = type(
             f"Constant_{name}",
@@ -575,6 +596,7 @@ class Constant(Parameter):
             differentiable=False,
         )
         self._grad_req = "null"
+        self._of_np = value.__class__ is not NDArray and value.stype == "default"
 
     @property
     def grad_req(self) -> str:

@@ -87,6 +87,8 @@ class Tracer:
         found = self.params.get(parameter)
         if found is None:
             found = self.params[parameter] = parameter._make_var()
+            if parameter.shape == () and parameter._data is not None:  # its text means unknown
+                found._outputs[0].node.types = (parameter._data[0]._spec.type,)
         return found
 
     def left(self, block: Any, out: Any) -> None:
@@ -120,8 +122,10 @@ class Trace:
             names = ["data"] if len(flat) == 1 else [f"data{i}" for i in range(len(flat))]
             self.data = [sym.var(n) for n in names]
             # typed, but without attributes: an exported graph works for any shape
-            for s, a in zip(self.data, flat):
-                s._outputs[0].node.types = (a._spec.type,)
+            for i, a in enumerate(flat):
+                self.data[i]._outputs[0].node.types = (a._spec.type,)
+                if a.__class__ is not NDArray and a.stype == "default":
+                    self.data[i] = self.data[i].as_np_ndarray()
             before = symbols_of(block, sym.Symbol)
             try:
                 out = block._run(*unflatten(self.in_structure, self.data))
@@ -284,7 +288,7 @@ def flatten_symbols(value: Any, symbol_class: Any, block: Any) -> tuple[list, An
 
     def other(x, leaves: list):
         if isinstance(x, symbol_class):
-            leaves.extend(symbol_class([v]) for v in x._outputs)
+            leaves.extend(x.__class__([v]) for v in x._outputs)
             return 0 if len(x._outputs) == 1 else (0,) * len(x._outputs)
         if isinstance(x, NDArray):
             raise StructureError(

@@ -21,7 +21,7 @@ from ..engine import Context
 from ..engine.error import InvalidValue
 from ..ndarray import NDArray, functions
 from ..ndarray.launch import copy_into
-from ..ndarray.numpy_mode import is_np_array, is_np_shape  # noqa: F401
+from ..ndarray.numpy_mode import in_mode, is_np_array, is_np_shape  # noqa: F401
 from .hook import HookHandle  # noqa: F401
 from .parameter import shape_is_known  # noqa: F401
 
@@ -70,7 +70,7 @@ def split_and_load(
 ) -> list[NDArray]:
     """split_data, each part on its device."""
     if not isinstance(data, NDArray):
-        data = functions.array(data, ctx=ctx_list[0])
+        data = in_mode(functions.array(data, ctx=ctx_list[0]))
     if len(ctx_list) == 1:
         return [data.as_in_context(ctx_list[0])]
     return [

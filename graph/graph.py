@@ -17,6 +17,7 @@ from ..engine.error import OperatorError
 from ..kernels.plan import infer, open_scalars
 from ..kernels.record import Operator, Type, lookup
 from ..kernels.scalar import as_float
+from ..kernels.traits import Front
 from ._graph import Node as _Node
 from ._graph import Value as _Value
 from ._graph import classes, values_of, walk, with_inputs  # noqa: F401  (for the passes)
@@ -177,11 +178,14 @@ def as_python(outputs: Sequence[Value], name: str = "graph") -> str:
 
 
 class Builder:
-    """`F` for typed graphs: F.relu(value), F.sum(value, axis=1) ... add nodes; used by gradients
-    and passes."""
+    """`F` for typed graphs: F.relu(value), F.sum(value, axis=1) ... add nodes; used by gradients,
+    passes and fronts. like: the node that the new ones replace, whose line and attributes of the
+    user they get."""
 
-    def __init__(self, train: bool = False):
+    def __init__(self, train: bool = False, like: Node | None = None):
         self._train = train
+        self._extra = None if like is None else like.extra
+        self._source = None if like is None else like.source
 
     def __getattr__(self, name: str):
         if name.startswith("__"):  # not an operator, and Python asks for some
@@ -205,7 +209,11 @@ class Builder:
         n_visible = op.visible(full)
         if op.train_aware:
             full["train"] = self._train
-        node = typed_node(op, op.shared(full), inputs)
+        stands_for = op.trait(Front)
+        if stands_for is not None:
+            return stands_for.rule(self, *inputs, **full)
+        types = infer(op, full, [v.type for v in inputs])
+        node = Node(op, op.shared(full), inputs, "", types, self._extra, self._source)
         return Value(node) if n_visible == 1 else [Value(node, i) for i in range(n_visible)]
 
 

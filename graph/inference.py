@@ -18,8 +18,9 @@ from ..engine.error import DTypeError, DynamicShape, MXNetError, OperatorError
 from ..kernels.partial import NOTHING, Known, as_zeros, complete, from_zeros, merge_shapes
 from ..kernels.plan import infer
 from ..kernels.record import Type, dtype_name, same_type
-from ..kernels.traits import Cast, Eager
+from ..kernels.traits import Cast, Eager, Front
 from ._graph import kinds
+from .fronts import outputs_of
 from .graph import Node, Value, rewrite, topological, values_of
 
 TRIAL_SHAPES = ((2, 3, 8, 8), (2, 3, 8), (2, 3), (6,))  # for dtypes where no shape is known
@@ -414,8 +415,8 @@ def _dtypes_from_output(node: Node, dtype: str | None) -> list[str | None]:
 
 
 def typed_graph(outputs: Sequence[Value], types: dict[Node, Type], train: bool) -> list[Value]:
-    """The graph with types on every node. types: of each variable, by node. Raises OperatorError,
-    MXNetError.
+    """The graph with types on every node, and without fronts. types: of each variable, by node.
+    Raises OperatorError, MXNetError.
 
     Sources of partly unknown shape, _zeros(shape=(0, 3)), get the shape that their users need.
     """
@@ -447,6 +448,8 @@ def typed_graph(outputs: Sequence[Value], types: dict[Node, Type], train: bool) 
             attrs = dict(attrs, shape=found.shape[Value(node)])
         if node.op.train_aware and attrs.get("train") is not train:
             attrs = dict(attrs, train=train)
+        if node.op.has(Front):
+            return outputs_of(node.op, inputs, attrs, node)
         ins = [v.type for v in inputs]
         if (
             inputs is node.inputs
@@ -469,7 +472,7 @@ def _as_given(order: list[Node], types: dict[Node, Type], train: bool) -> bool:
     for node in alike:
         if node.op is None:
             continue
-        if source_shape(node) is not None:
+        if node.op.has(Front) or source_shape(node) is not None:
             return False
         if node.op.train_aware and node.attrs.get("train") is not train:
             return False

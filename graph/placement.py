@@ -159,7 +159,7 @@ def grouped(
         return values_of(with_inputs(node, near))
 
     made = rewrite(values, replace)
-    known = {Value(n): of[n] for n in order if n.op is None}
+    known = {Value(n): of.get(n, default.home) for n in order if n.op is None}
     return made, Placement(made, known, default)
 
 

@@ -20,6 +20,7 @@ from .row_reductions import ROW_HEADER, RowSource, is_reduction
 from .scalar import OpenScalar, as_float
 from .spec import from_bfloat16, round_to_bfloat16
 from .statements import Loop, Name, Statement, statement
+from .traits import Cast
 
 WIDENED = {"float16": "float32", "bfloat16": "float32"}
 COMPUTED_IN = {**WIDENED, "bool": "uint8"}  # else in itself
@@ -102,6 +103,44 @@ def step_forms(group: Group, dtypes: Sequence[str]) -> list[Form] | None:
     return found
 
 
+class Alone(NamedTuple):
+    """The one expression of a group that else casts. dtype: it is computed in; read: of its
+    operands."""
+
+    form: Form
+    dtype: str
+    read: tuple[str, ...]
+
+
+def alone(group: Group, in_dtypes: Sequence[str]) -> Alone | None:
+    """What a group computes whose steps are casts of its inputs, an expression of these in
+    order, and perhaps a cast of its result: a loop made when plait was built serves it. None: it is
+    more, or a cast rounds to 16 bits."""
+    n_in, steps = len(in_dtypes), group.steps
+    if len(group.results) != 1 or group.results[0].reduce or group.rows:
+        return None
+    last = n_in + len(steps) - 1
+    dtypes = value_dtypes(group, [Type(group.shape, d) for d in in_dtypes])
+    forms = step_forms(group, dtypes)
+    own = [k for k, step in enumerate(steps) if not lookup(step.op).has(Cast)]
+    if forms is None or len(own) != 1 or group.results[0].value != last:
+        return None
+    (k,) = own
+    source = [*range(n_in), *(step.inputs[0] for step in steps[:k])]
+    if tuple(source[i] for i in steps[k].inputs) != tuple(range(n_in)):
+        return None
+    at = n_in + k
+    if last > at + 1 or last > at and steps[-1].inputs != (at,):
+        return None
+    found, dtype = forms[k], dtypes[at]
+    rounded = [dtypes[i] for i in steps[k].inputs if i >= n_in]
+    if last > at and not found.expression.truth:
+        rounded.append(dtype)
+    if not WIDENED.keys().isdisjoint(rounded):
+        return None
+    return Alone(found, dtype, tuple(dtypes[i] for i in steps[k].inputs))
+
+
 def step_scalars(attrs: dict[str, Any], found: Form) -> tuple[float | OpenScalar, ...]:
     """The numbers that a step takes from a group's scalars."""
     if found.constants is not None:
@@ -156,6 +195,63 @@ def _ref(xp, *arrays, group, scalars, num_args):
     return tuple(outs)
 
 
+def _grad(F, dys, xs, ys, group, scalars, num_args):
+    """Through the steps, which are computed once more."""
+    values, calls = list(xs), []
+
+    def call(name: str, at: Sequence[int], attrs: dict[str, Any], more: dict[str, Any]) -> int:
+        ins, op = [values[i] for i in at], lookup(name)
+        shown = op.parse({k: v for k, v in attrs.items() if k != "train"} | more)
+        absent = next((x for x in ins if getattr(x, "absent", False)), None)
+        if absent is None:
+            values.append(getattr(F, name)(*ins, **shown))
+        else:  # what is made of a value that no gradient reads is not read either
+            (t,) = op.infer([Type(tuple(x.shape), x.dtype) for x in ins], **shown)
+            values.append(type(absent)(t))
+        calls.append((op, at, ins, attrs | shown))
+        return len(values) - 1
+
+    def shaped(name: str, at: int, shape: Sequence[int]) -> int:
+        same = tuple(values[at].shape) == tuple(shape)
+        return at if same else call(name, (at,), {"shape": tuple(shape)}, {})
+
+    def reduced(name: str, at: int) -> int:
+        whole = shaped("broadcast_to", at, group.shape)
+        attrs = lookup(name).parse({"axis": group.axes, "keepdims": True})
+        return call(name, (whole,), attrs, {})
+
+    places = [shaped("reshape_to", i, s) for i, s in enumerate(group.in_shapes)]
+    forms = step_forms(group, value_dtypes(group, [Type(tuple(x.shape), x.dtype) for x in xs]))
+    assert forms is not None
+    left = iter(scalars)
+    for step, found in zip(group.steps, forms):
+        ins = [places[i] for i in step.inputs]
+        if found is REDUCED:
+            places.append(reduced(step.op, ins[0]))
+        else:
+            given = {s: next(left) for s in found.expression.scalars}
+            numbers = given if found.constants is None else {}
+            places.append(call(step.op, ins, dict(step.attrs), numbers))
+    grads: dict[int, Any] = {}
+
+    def give(at: int, g: Any) -> None:
+        grads[at] = g if at not in grads else grads[at] + g
+
+    for r, dy in zip(group.results, dys):
+        at = reduced(r.reduce, places[r.value]) if r.reduce else places[r.value]
+        if not r.reduce and prod(r.shape) == prod(group.shape):
+            at = shaped("broadcast_to", at, group.shape)
+        give(shaped("reshape_to", at, r.shape), dy)
+    for at in reversed(range(len(xs), len(values))):
+        op, sources, ins, attrs = calls[at - len(xs)]
+        if at in grads and op.grad is not None:
+            made = op.differentiate(F, [grads[at]], ins, [values[at]], attrs)
+            for i, g in zip(sources, made):
+                if g is not None:
+                    give(i, g)
+    return [grads.get(i) for i in range(len(xs))]
+
+
 def _rounded(y, dtype: str):
     """What an operator gives in a dtype, as references see it."""
     if dtype == "bfloat16":
@@ -196,6 +292,7 @@ def lowered(group: Group, in_dtypes: Sequence[str]) -> Lowered:
     if forms is None:
         raise ValueError("a step of the group is no expression of its dtypes")
     native = lambda d: str(COMPUTED_IN.get(d, d))
+    held = lambda d: str(WIDENED.get(d, d))
     names = [f"v{i}" for i in range(len(dtypes))]
     statements: list[Statement | None] = []
     scalars: list[Name] = []
@@ -212,10 +309,10 @@ def lowered(group: Group, in_dtypes: Sequence[str]) -> Lowered:
         text = converted(made.text, {dtypes[i] for i in step.inputs}, dtype)
         text = rounded(text, dtype)  # as the operator alone gives it, whichever group computes it
         weight = made.weight + ROUNDING * (dtype in WIDENED)
-        statements.append(made._replace(text=text, weight=weight))
+        statements.append(made._replace(dtype=held(dtype), text=text, weight=weight))
     if group.rows and {native(d) for d in dtypes} != {"float32"}:
         raise ValueError("fused row reductions compute in float32")
-    inputs = [Name(n, native(d)) for n, d in zip(names, in_dtypes)]
+    inputs = [Name(n, held(d)) for n, d in zip(names, in_dtypes)]
     return Lowered(names, statements, inputs, scalars)
 
 
@@ -269,6 +366,7 @@ operator(
     n_outputs=lambda group, **_: len(group.results),
     infer=_infer,
     ref=_ref,
+    grad=_grad,
     inplace=tuple((i, j) for j in range(MAX_OUTPUTS) for i in range(MAX_INPUTS)),
     samples=(
         sample((3, 4), (4,), group=_GROUP, scalars=(1.5,), num_args=2),

@@ -28,11 +28,13 @@ LOOPS = {
     ),
     "LeakyReLU:gelu": Expression(ACTIVATIONS["gelu"].text, 1, (), "float"),
     "where": Expression("a != 0 ? b : c", 3, (), "all"),
+    "where:condition": Expression("a != 0 ? b : c", 3, (), "all", bools=(0,)),
     "add_n:2": Expression("a + b", 2, (), "all"),
     "add_n:3": Expression("a + b + c", 3, (), "all"),
     "add_n:4": Expression("a + b + c + d", 4, (), "all"),
     "scale": Expression("x * factor", 1, ("factor",), "float"),
 }
+IN_BOOLS = ":bool"  # ends the name of a loop whose truth values are bools
 NATIVE_INTEGERS = ("uint8", "int8", "int32", "int64", "bool")
 
 
@@ -58,7 +60,7 @@ def form(
     if found is None:
         return None
     dtype = outs[0].dtype
-    if dtype not in FLOATS and (found.expression.dtypes != "all" or dtype not in NATIVE_INTEGERS):
+    if dtype not in (*FLOATS, *NATIVE_INTEGERS) or not found.expression.serves(dtype):
         return None
     free = own.mixed if own is not None and mixed else ()
     if any(t.dtype != dtype and i not in free for i, t in enumerate(ins)):
@@ -112,7 +114,8 @@ def leaky_form(op: Operator, ins: Sequence[Type], out: Type, attrs: dict[str, An
 
 def where_form(op: Operator, ins: Sequence[Type], out: Type, attrs: dict[str, Any]) -> Form:
     condition, x, y = (t.shape for t in ins)
-    return Form("where", LOOPS["where"], None, (condition_shape(condition, x), x, y))
+    name = "where" if ins[0].dtype == out.dtype else "where:condition"
+    return Form(name, LOOPS[name], None, (condition_shape(condition, x), x, y))
 
 
 def add_n_form(op: Operator, ins: Sequence[Type], out: Type, attrs: dict[str, Any]) -> Form | None:

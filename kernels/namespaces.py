@@ -19,12 +19,13 @@ def derive(
     shown: str,
     others: Mapping[str, str] | None = None,
     fixes: Mapping[str, str] | None = None,
+    shows: Callable[[str], bool] = bool,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """(__getattr__, __dir__) of a module whose functions are the operators `prefix + name`.
 
     make: from an operator's name and the function's to the function. shown: the module's name in
         errors. others: operators with other names. fixes: what to use instead of names that there
-        are not.
+        are not. shows: which operators, by their full names, are functions here.
     """
     others, fixes = others or {}, fixes or {}
 
@@ -32,7 +33,7 @@ def derive(
         if name.startswith("__"):  # not an operator, and Python asks for some
             raise AttributeError(name)
         for full in (others.get(name, ""), *(prefix + name for prefix in prefixes)):
-            if full in REGISTRY:
+            if full in REGISTRY and shows(full):
                 function = make(full, name)
                 setattr(sys.modules[module], name, function)
                 return function
@@ -41,7 +42,8 @@ def derive(
         raise missing.attribute(shown, name, rule, advice)
 
     def names() -> list[str]:
-        every = {n.removeprefix(p) for p in prefixes for n in REGISTRY if n.startswith(p)}
+        known = [n for n in REGISTRY if shows(n)]
+        every = {n.removeprefix(p) for p in prefixes for n in known if n.startswith(p)}
         if "_" not in prefixes:
             every = {n for n in every if not n.startswith("_")}
         defined = vars(sys.modules[module])

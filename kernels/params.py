@@ -80,6 +80,8 @@ class Param(NamedTuple):
     doc: str = ""
     # the least and the most of a number, or of each in a shape; None: what LIMITS says
     limits: tuple[float, float] | None = None
+    # MXNet has not got it: in signatures it stands after all of MXNet's, to be given by keyword
+    keyword: bool = False
 
 
 INT32 = (-(1 << 31), (1 << 31) - 1)
@@ -161,6 +163,13 @@ def dtype_name(value: Any) -> str:
     return name
 
 
+def _parse_pairs(value):
+    """Numbers, or tuples of numbers: 1, (1, 2), ((1, 2), (0, 0))."""
+    value = _literal(value)
+    parts = tuple([v if hasattr(v, "__index__") else _parse_shape(v) for v in several(value)])
+    return tuple([v if v.__class__ is tuple else _whole(v) for v in parts])
+
+
 def _parse_context(value) -> str:
     """The text of a device: of a Context, or as files hold it ("gpu(1)"); "": the current one."""
     text = "" if value is None or str(value) == "None" else str(value)
@@ -184,13 +193,18 @@ PARSERS: dict[str, Callable] = {
     "float": as_float,
     "bool": _parse_bool,
     "shape": _parse_shape,
+    "pairs": _parse_pairs,
     "str": str,
     "context": _parse_context,
     "dtype": dtype_name,
     "floats": lambda v: tuple(as_float(x) for x in several(_literal(v))),
 }
 # what errors call a kind, where that is not its name
-KIND_TEXT = {"shape": "an int or a tuple of ints", "floats": "a float or a tuple of floats"}
+KIND_TEXT = {
+    "pairs": "a whole number, or tuples of them",
+    "shape": "an int or a tuple of ints",
+    "floats": "a float or a tuple of floats",
+}
 PARSERS |= {kind + "?": _optional(parse) for kind, parse in PARSERS.items()}
 
 

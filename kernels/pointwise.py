@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .record import REQUIRED, Operator, Param, Sample, Type, elementwise, operator, sample
-from .shapes import broadcast_shapes, same_dtype
+from .record import FLOATS, REQUIRED, Operator, Param, Sample, Type, elementwise, operator, sample
+from .shapes import broadcast_shapes, same_dtype, whole_dtype
 
 # the inputs' names inside an expression; a single input is called x
 VARIABLES = ("a", "b", "c", "d")
@@ -21,8 +21,14 @@ class Expression(NamedTuple):
     text: str
     n_inputs: int
     scalars: tuple[str, ...]
-    # "float": f32 f64 natively; "all": also u8 i8 i32 i64 (bool runs as u8)
+    # "float": f32 f64 natively; "whole": u8 i8 i32 i64 (bool runs as u8); "all": both
     dtypes: str
+    truth: bool = False  # its values are 0 or 1: there are loops whose result is of bools
+    bools: tuple[int, ...] = ()  # inputs that are of bools, whatever the others are
+
+    def serves(self, dtype: str) -> bool:
+        """Is the expression for this dtype?"""
+        return self.dtypes == "all" or (self.dtypes == "float") == (dtype in FLOATS)
 
     @property
     def weight(self) -> int:
@@ -47,6 +53,7 @@ def pointwise(
     doc: str = "",
     out_dtype: Callable | None = None,
     native: bool = False,
+    truth: bool = False,
     **fields: Any,
 ) -> Operator:
     """Registers a pointwise operator; its inputs broadcast against each other (a single rule for nd
@@ -62,10 +69,12 @@ def pointwise(
           input's shape here.
     params: {name: default} of float parameters (dynamic: they do not enter the plan), or Params.
     domain: range of the default samples' inputs.
+    dtypes: of the kernels; "whole": of the inputs, too.
     out_dtype: (dtype, **params) -> dtype of the result, where it may differ; kernels serve equal
         dtypes only.
     native: `ref` takes integers and bools as they are; else they reach it as float64 ("float") or
         bools as uint8 ("all").
+    truth: its values are 0 or 1, in the operands' dtype; a cast to bool after it costs nothing.
     """
     given = tuple(
         p if isinstance(p, Param) else Param(p, "float", default, dynamic=True)
@@ -73,10 +82,13 @@ def pointwise(
             params.items() if isinstance(params, dict) else ((p, None) for p in params or ())
         )
     )
-    expression = Expression(text, len(inputs), tuple(p.name for p in given if p.dynamic), dtypes)
+    scalars = tuple(p.name for p in given if p.dynamic)
+    expression = Expression(text, len(inputs), scalars, dtypes, truth)
+
+    common = whole_dtype if dtypes == "whole" else same_dtype
 
     def infer(ins, **attrs):
-        dtype = same_dtype(name, ins, inputs)
+        dtype = common(name, ins, inputs)
         return [
             Type(
                 broadcast_shapes(name, ins, inputs),

@@ -11,8 +11,10 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from ..engine import hooks
 from ..engine.error import InvalidType, InvalidValue, compose, did_you_mean
 from .record import HALVES, REGISTRY, Operator, dtype_name
+from .traits import Front
 
 TARGETS = HALVES
 # inputs are cast to the target dtype: these gain most, and sum in float32
@@ -69,7 +71,7 @@ class Policy(NamedTuple):
 
     def rule(self, op: Operator, attrs: dict[str, Any]) -> str | None:
         """The dtype in which a call computes: the target, "float32", "widest" of its inputs'; None:
-        any. attrs: complete."""
+        any. Of a front the most careful one of what it stands for. attrs: complete."""
         name = op.name
         if name in self.low:
             return self.target
@@ -78,7 +80,12 @@ class Policy(NamedTuple):
         for listed, parameter, values in self.conditional:
             if listed == name and str(attrs[parameter]) in values:
                 return "float32"
-        return "widest" if name in self.widest else None
+        if name in self.widest:
+            return "widest"
+        if not op.has(Front):
+            return None
+        rules = [self.rule(o, a) for o, a in hooks.get("operators of a front")(op, attrs)]
+        return next((r for r in ("float32", self.target, "widest") if r in rules), None)
 
     def casts(
         self, op: Operator, attrs: dict[str, Any], dtypes: Sequence[str]

@@ -7,6 +7,7 @@ it.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -300,7 +301,10 @@ def operator(name: str, **fields: Any) -> Operator:
 
 
 def lookup(name: str) -> Operator:
-    """The record of an operator. Raises MXNetError with the nearest names."""
+    """The record of an operator; those of mx.np are made when the first is asked for. Raises
+    MXNetError with the nearest names."""
+    if name.startswith("_np"):
+        importlib.import_module(".ops.np", __package__)
     try:
         return REGISTRY[name]
     except KeyError:

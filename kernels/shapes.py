@@ -91,6 +91,18 @@ def same_dtype(op: str, ins: Sequence, names: Sequence[str]) -> str:
     return first
 
 
+def whole_dtype(op: str, ins: Sequence, names: Sequence[str]) -> str:
+    """The common dtype, which must be of whole numbers or bools. Raises DTypeError."""
+    dtype = same_dtype(op, ins, names)
+    if "float" in dtype:
+        raise DTypeError(
+            op,
+            f"{names[0]} must be of whole numbers or bools, got {dtype}",
+            fix="x.astype('int64')",
+        )
+    return dtype
+
+
 def float_dtype(op: str, ins: Sequence, names: Sequence[str]) -> str:
     """The common dtype, which must be a float. Raises DTypeError."""
     dtype = same_dtype(op, ins, names)

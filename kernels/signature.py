@@ -4,7 +4,7 @@ template."""
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from .record import REQUIRED, Operator
 
@@ -13,11 +13,14 @@ TEMPLATE = """def {name}({signature}):
 """
 
 
-def make_function(op: Operator, name: str, call: Callable, module: str) -> Callable:
+def make_function(
+    op: Operator, name: str, call: Callable, module: str, order: Sequence[str] = ()
+) -> Callable:
     """A function `name` with the record's inputs and parameters as its signature.
 
     call: (inputs, static values, dynamic values, out, name, kwargs) -> result; values stand in the
         record's order.
+    order: the arguments that come first; default that of the record, then `out`.
     """
     used = {"out", "name", "kwargs"}
     inputs = [] if op.variadic else [_safe(i, used) for i in op.inputs]
@@ -25,11 +28,16 @@ def make_function(op: Operator, name: str, call: Callable, module: str) -> Calla
     signature = (
         [f"*{_safe(op.inputs[0][1:], used)}"] if op.variadic else [f"{i}=None" for i in inputs]
     )
-    defaults = {}
-    for p, argument in params:
-        defaults[f"_default_{argument}"] = p.default
-        signature.append(f"{argument}=_default_{argument}")
-    signature += ["out=None", "name=None", "**kwargs"]
+    defaults = {f"_default_{a}": p.default for p, a in params}
+    arguments = [
+        [f"{a}=_default_{a}" for p, a in params if p.keyword is late] for late in (False, True)
+    ]
+    signature += [*arguments[0], "out=None", "name=None"]
+    signature += [*(["*"] if arguments[1] and not op.variadic else []), *arguments[1], "**kwargs"]
+    if order:
+        names = [text.partition("=")[0] for text in signature]
+        first = [*order, *[n for n in names if n not in order]]
+        signature = [signature[names.index(n)] for n in first]
     static = [a for p, a in params if not p.dynamic]
     dynamic = [a for p, a in params if p.dynamic]
     source = TEMPLATE.format(

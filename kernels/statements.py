@@ -21,6 +21,9 @@ NATIVE_TYPES = {
     "int8": "int8_t",
     "int64": "int64_t",
 }
+# bools: in variables as wide as a float32, so that what compares and what chooses has one width
+VALUES = NATIVE_TYPES | {"bool": "int32_t"}
+ARRAYS = NATIVE_TYPES | {"bool": "uint8_t"}
 LIMITS = {
     "uint8": "0, UINT8_MAX",
     "int32": "INT32_MIN, INT32_MAX",
@@ -42,7 +45,7 @@ SYNONYMS = {
 }
 POWER = re.compile(r"\bplk_pow_f\d\d \( \w+ , (\w+) \)")  # of a name, its exponent
 INTEGER_IDENTITY = {"floor", "ceil", "trunc", "rint", "round"}
-INTEGER_FUNCTIONS = {"mod", "fmod", "div", "floordiv", "pow", "abs"}
+INTEGER_FUNCTIONS = {"mod", "fmod", "div", "floordiv", "pow", "abs", "gcd", "shl", "shr"}
 CONSTANTS = {"INFINITY", "NAN", "M_PI"}
 
 
@@ -87,7 +90,7 @@ def translate(text: str, names: Mapping[str, str], dtype: str) -> str:
 
 
 class Name(NamedTuple):
-    """A C variable; its dtype is a key of NATIVE_TYPES."""
+    """A C variable; its dtype is a key of VALUES."""
 
     name: str
     dtype: str
@@ -133,12 +136,12 @@ class Loop(NamedTuple):
             "    (void)scalars;",
         ]
         lines += [
-            f"    const {NATIVE_TYPES[v.dtype]} *in_{v.name} = bufs[{i}];"
+            f"    const {ARRAYS[v.dtype]} *in_{v.name} = bufs[{i}];"
             for i, v in enumerate(self.inputs)
             if v.name in used
         ]
         lines += [
-            f"    {NATIVE_TYPES[dtypes[r]]} *out_{i} = bufs[{len(self.inputs) + i}];"
+            f"    {ARRAYS[dtypes[r]]} *out_{i} = bufs[{len(self.inputs) + i}];"
             for i, r in enumerate(self.results)
         ]
         for i, v in enumerate(self.scalars):
@@ -149,9 +152,7 @@ class Loop(NamedTuple):
                 lines.append(f"    const {ctype} {v.name} = ({ctype}){value};")
         if len(segments) == 1:
             return "\n".join([*lines, *self._segment(segments, 0, "i", "n"), "}", ""])
-        lines += [
-            f"    {NATIVE_TYPES[dtypes[v]]} t_{v}[{BLOCK}];" for v in self._crossing(segments)
-        ]
+        lines += [f"    {VALUES[dtypes[v]]} t_{v}[{BLOCK}];" for v in self._crossing(segments)]
         lines += [
             f"    for (int64_t at = 0, some; at < n; at += {BLOCK}) {{",
             f"        some = n - at < {BLOCK} ? n - at : {BLOCK};",
@@ -197,15 +198,18 @@ class Loop(NamedTuple):
         crossing = self._crossing(segments)
         lines = ["#pragma GCC ivdep", f"    for (int64_t i = 0; i < {n}; i++) {{"]
         lines += [
-            f"        const {NATIVE_TYPES[dtypes[r]]} {r} = {arrays.get(r, f't_{r}[i]')};"
+            f"        const {VALUES[dtypes[r]]} {r} = {arrays.get(r, f't_{r}[i]')};"
             for r in reads
             if r in dtypes and r not in made
         ]
         for s in own:
-            ctype = NATIVE_TYPES[s.dtype]
+            ctype = VALUES[s.dtype]
             lines.append(f"        const {ctype} {s.name} = ({ctype})({s.text});")
         if last:
-            lines += [f"        out_{i}[{at}] = {r};" for i, r in enumerate(self.results)]
+            lines += [
+                f"        out_{i}[{at}] = ({ARRAYS[dtypes[r]]}){r};"
+                for i, r in enumerate(self.results)
+            ]
         else:
             lines += [f"        t_{s.name}[i] = {s.name};" for s in own if s.name in crossing]
         return self._small_powers([*lines, "    }"])

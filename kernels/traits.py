@@ -91,6 +91,16 @@ class Decomposition(NamedTuple):
     rule: Callable[..., Sequence[Any] | None]
 
 
+class Front(NamedTuple):
+    """It only stands for other operators, which the types of its inputs decide: it has no kernel
+    and no gradient of its own. Eager calls and programs see what it stands for.
+
+    rule: (F, *inputs, **attrs) -> its output, or a list of all.
+    """
+
+    rule: Callable[..., Any]
+
+
 class Specialised(NamedTuple):
     """Each use has a record of its own: user code decides on inputs and outputs.
 

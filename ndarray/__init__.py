@@ -3,6 +3,7 @@ here."""
 
 from typing import TYPE_CHECKING
 
+from ..engine.lazy import submodule as _submodule
 from ..kernels.namespaces import derive
 from . import (
     _internal,
@@ -35,7 +36,10 @@ if TYPE_CHECKING:
 else:
     from .functions import *
 
-    __getattr__, _names = derive(__name__, functions.function_of, "", shown="nd")
+    _get, _names = derive(__name__, functions.function_of, "", shown="nd")
+
+    def __getattr__(name: str):
+        return _submodule(__name__, name) if name in ("np", "npx") else _get(name)
 
     def __dir__():
         return sorted({*globals(), *_names()})

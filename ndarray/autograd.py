@@ -221,6 +221,7 @@ class _Absent:
     """Placeholder for an array that the gradient does not read: it has only a shape and dtype."""
 
     __slots__ = ("dtype", "shape")
+    absent = True
 
     def __init__(self, s: Any):
         self.shape, self.dtype = s.shape, s.dtype

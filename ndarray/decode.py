@@ -10,6 +10,7 @@ import numpy as np
 from ..engine.error import InvalidType, InvalidValue, MXNetError
 from . import codec, functions
 from .ndarray import NDArray, from_memory
+from .numpy_mode import in_mode
 
 
 def _bytes_of(buf):
@@ -34,7 +35,7 @@ def _given(image: np.ndarray, to_rgb, out):
         image = image[..., None]
     elif not to_rgb:
         image = image[..., ::-1]
-    made = from_memory(image)
+    made = in_mode(from_memory(image))
     if out is None:
         return made
     if out.shape != made.shape:

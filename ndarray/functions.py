@@ -12,10 +12,11 @@ from ..kernels import ops, precision  # noqa: F401  (ops fills the registry)
 from ..kernels.namespaces import derive
 from ..kernels.record import REGISTRY, REQUIRED, Operator
 from ..kernels.signature import dynamic_names, make_function, static_names
-from ..kernels.traits import Part
+from ..kernels.traits import Front, Part
 from . import creation
 from .creation import *  # noqa: F403
 from .custom import Custom  # noqa: F401
+from .fronts import Steps
 from .invoke import invoke
 from .launch import Plans, run
 from .ndarray import NDArray, state
@@ -25,15 +26,21 @@ NAN = float("nan")
 __all__ = [*creation.__all__, "Custom"]  # what nd offers beside the operators
 
 
-def operator_function(op: Operator, name: str) -> Callable[..., Any]:
+def operator_function(
+    op: Operator,
+    name: str,
+    convert: Callable[[Any], Any] | None = None,
+    order: Sequence[str] = (),
+) -> Callable[..., Any]:
     """The eager function of an operator: looks up its plan by the attributes as given and the
-    inputs' specs; calls without one go by `invoke`."""
+    inputs' specs; calls without one go by `invoke`. convert: makes an array of an input that is
+    none. order: see make_function."""
     static_keys, dynamic_keys = static_names(op), dynamic_names(op)
     lists = any(p.dynamic and str(p.kind).startswith("floats") for p in op.params)
     train_aware, variadic = op.train_aware, op.variadic
     found = op.trait(Part)
     part = None if found is None else found.of
-    plans = Plans()
+    plans, is_front = Plans(), op.has(Front)
 
     def call(inputs, static, dynamic, out, name, kwargs):
         while inputs and inputs[-1] is None and not variadic:
@@ -59,6 +66,11 @@ def operator_function(op: Operator, name: str) -> Callable[..., Any]:
                 if isinstance(error, MXNetError):
                     raise
                 key = None
+        if out is not None and is_front and plan.__class__ is not Steps:
+            # an `out` of another dtype gets the result converted
+            plan = plan if plan and getattr(out, "_spec", None) is plan.out_spec else None
+        if plan.__class__ is Steps:
+            return plan.call(inputs, numbers(dynamic, lists), out)
         if plan is not None:
             if not dynamic:
                 return run(plan, inputs, (), out)
@@ -72,6 +84,8 @@ def operator_function(op: Operator, name: str) -> Callable[..., Any]:
             inputs = (*inputs[:index], kwargs.pop(alias), *inputs[index + 1 :])
         if not variadic:
             inputs = [a for a in inputs if a is not None]
+        if convert is not None:
+            inputs = [convert(a) for a in inputs]
         attrs = attributes(inputs, static, dynamic, kwargs)
         return invoke(op, inputs, attrs, out, ctx, plans if key is not None else None, key)
 
@@ -80,7 +94,7 @@ def operator_function(op: Operator, name: str) -> Callable[..., Any]:
         attrs = op.counted(attrs, len(inputs))
         return {k: list_to_tuple(v) for k, v in attrs.items() if v is not REQUIRED}
 
-    return make_function(op, name, call, __name__)
+    return make_function(op, name, call, __name__, order)
 
 
 def apply(op: Operator, inputs: Any, attrs: Any) -> Any:

@@ -3,6 +3,7 @@ memory that a basic key selects."""
 
 from __future__ import annotations
 
+import warnings
 from operator import index as as_int
 from typing import Any, NamedTuple
 
@@ -29,6 +30,10 @@ class OutOfBounds(MXNetError, IndexError):
     """A key outside the array, or with too many indices."""
 
 
+class InvalidKey(InvalidValue, IndexError):
+    """A key of another kind, or a mask that does not fit."""
+
+
 class ShapeMismatch(MXNetError, ValueError):
     """Index arrays that do not broadcast, or a value that does not fit the indexed part."""
 
@@ -39,7 +44,7 @@ class ShapeMismatch(MXNetError, ValueError):
 def parse(key: Any, shape: tuple[int, ...]) -> list:
     """A key as items in order: Span, NEW_AXIS, or an array of indices (NumPy int64, or NDArray).
 
-    Raises IndexError for indices outside the shape, ValueError for keys of another kind.
+    Raises IndexError for indices outside the shape, InvalidKey for keys of another kind.
     """
     keys = list(key) if type(key) is tuple else [key]
     n_used = sum(k is not None and k is not Ellipsis for k in keys)
@@ -68,7 +73,7 @@ def _item(k, axis: int, n: int):
         return Span(start, count, step) if count else Span(0, 0, 1)
     if isinstance(k, NDArray):
         if k._spec.dtype == "bool":
-            raise InvalidValue(
+            raise InvalidKey(
                 compose(
                     "indexing: mx.nd supports only integer indices, not a boolean NDArray",
                     fix="nd.contrib.boolean_mask(x, mask), or nd.where",
@@ -80,7 +85,7 @@ def _item(k, axis: int, n: int):
     try:
         i = as_int(k)
     except TypeError:
-        raise InvalidValue(
+        raise InvalidKey(
             f"indexing: NDArray does not support a key of type {type(k).__name__}: {k!r}"
         ) from None
     if not -n <= i < n:
@@ -94,7 +99,7 @@ def _index_array(k) -> np.ndarray:
     if k.size == 0:
         return k.astype(np.int64)
     if k.dtype.kind not in "biuf":
-        raise InvalidValue(f"indexing: an array of indices must hold numbers, got dtype {k.dtype}")
+        raise InvalidKey(f"indexing: an array of indices must hold numbers, got dtype {k.dtype}")
     return k.astype(np.int64)
 
 
@@ -108,6 +113,76 @@ def _checked(k: np.ndarray, axis: int, n: int):
 
 def is_basic(items: Any) -> bool:
     return all(i is NEW_AXIS or type(i) is Span for i in items)
+
+
+# ---- NumPy's masks -------------------------------------------------------------------------------
+
+
+def mask_of(key: Any) -> np.ndarray | None:
+    """A boolean key as a NumPy array, None for other keys; waits for the values of an array."""
+    if isinstance(key, NDArray):
+        return key.asnumpy() if key._spec.dtype == "bool" else None
+    if isinstance(key, (list, tuple)):
+        try:
+            key = np.asarray([k.asnumpy() if isinstance(k, NDArray) else k for k in key])
+        except ValueError:  # irregular: for `parse` to refuse
+            return None
+    if not isinstance(key, (bool, np.bool_, np.ndarray)):
+        return None
+    key = np.asarray(key)
+    return key if key.dtype == bool else None
+
+
+def without_masks(key: Any, shape: tuple[int, ...]) -> tuple[list, tuple[int, ...]]:
+    """A key whose masks are arrays of indices, one for each of their axes, as NumPy reads them; and
+    the shape of the array that it indexes: True and False index a new axis of size 1.
+
+    Raises IndexError for a mask of another shape than the axes that it stands for.
+    """
+    keys = list(key) if key.__class__ is tuple else [key]
+    masks = [mask_of(k) for k in keys]
+    n_used = sum(
+        [
+            1 if m is None else m.ndim
+            for k, m in zip(keys, masks)
+            if k is not None and k is not Ellipsis
+        ]
+    )
+    sizes, found, axis = list(shape), [], 0
+    for k, mask in zip(keys, masks):
+        if mask is None:
+            found.append(k)
+            axis += 0 if k is None else len(shape) - n_used if k is Ellipsis else 1
+        elif not mask.ndim:
+            sizes.insert(axis, 1)
+            found.append(np.zeros(int(mask), np.int64))
+            axis += 1
+        else:
+            check_mask(mask.shape, tuple(sizes[axis : axis + mask.ndim]), axis)
+            found += mask.nonzero()
+            axis += mask.ndim
+    return found, tuple(sizes)
+
+
+def check_mask(mask: tuple[int, ...], sizes: tuple[int, ...], axis: int) -> None:
+    if mask != sizes:
+        raise OutOfBounds(
+            f"boolean index of shape {mask} must have the shape {sizes} of the axes that it"
+            f" indexes, from axis {axis} on"
+        )
+
+
+def warn_of_floats(key: Any, shape: tuple[int, ...]) -> None:
+    """np.array([True, False]) is float32 and so indexes elements 1 and 0, as in MXNet: says so
+    where it is likely that a mask was meant."""
+    floats = isinstance(key, NDArray) and key._spec.dtype.startswith("float")
+    if floats and shape and key.shape == shape[:1] and shape[0] > 1:
+        if np.isin(key.asnumpy(), (0, 1)).all():
+            warnings.warn(
+                f"indexing: {key!r} holds floats, which are positions and no mask\n  fix:"
+                " np.array(..., dtype=bool)",
+                stacklevel=4,
+            )
 
 
 # ---- basic keys ----------------------------------------------------------------------------------
@@ -131,8 +206,9 @@ class Part(NamedTuple):
         return True
 
 
-def part_of(key: Any, shape: tuple[int, ...]) -> Part | None:
-    """The Part of a key of ints, slices, None and ..., None for other keys and for invalid ones."""
+def part_of(key: Any, shape: tuple[int, ...], element: tuple[int, ...] = (1,)) -> Part | None:
+    """The Part of a key of ints, slices, None and ..., None for other keys and for invalid ones.
+    element: the shape of one element."""
     keys = key if key.__class__ is tuple else (key,)
     n_left = len(shape)
     for k in keys:
@@ -168,8 +244,8 @@ def part_of(key: Any, shape: tuple[int, ...]) -> Part | None:
             axis += 1
     sizes += shape[axis:]
     steps += along[axis:]
-    if not sizes and shape:  # an element
-        return Part((1,), (0,), at)
+    if not sizes and shape:
+        return Part(element, (0,) * len(element), at)
     return Part(tuple(sizes), tuple(steps), 0 if 0 in sizes else at)
 
 

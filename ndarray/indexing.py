@@ -1,9 +1,9 @@
 """Indexing: x[key] and x[key] = value. Basic keys give views where possible, arrays of indices give
 copies.
 
-A key is parsed into items, one for each axis of the array and one for each new axis. Boolean
-arrays and True count as the integers 0 and 1, as in MXNet. An element is an array of shape (1,), as
-in MXNet.
+A key is parsed into items, one for each axis of the array and one for each new axis. In nd boolean
+arrays and True count as the integers 0 and 1, and an element is an array of shape (1,), as in
+MXNet. In np they are masks, and an element has shape ().
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ..engine import lib
 from ..engine.error import InvalidType
 from ..kernels.plan import Plan, make_plan
-from ..kernels.record import lookup
+from ..kernels.record import NATIVE, lookup
 from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, Spec, spec
 from .index_keys import (
     NEW_AXIS,
@@ -26,13 +25,17 @@ from .index_keys import (
     ShapeMismatch,
     Span,
     as_python,
+    check_mask,
     is_basic,
+    mask_of,
     parse,
     part_of,
+    warn_of_floats,
+    without_masks,
 )
 from .invoke import invoke
-from .launch import Plans, copy_into, launch
-from .ndarray import NDArray, from_memory, make, state
+from .launch import Plans, copy_into, launch, seen
+from .ndarray import NDArray, from_memory, make_view, state
 from .parts import part_plan, read_part, write_part
 from .tape import record, refuse_recorded
 
@@ -63,14 +66,6 @@ def view_plan(s: Spec, name: str, attrs: dict) -> Plan:
     return plan
 
 
-def seen(array: NDArray, plan: Plan) -> NDArray:
-    """The output of such a plan without a copy, recorded."""
-    out = make(lib.pl_array_view(array._handle, 0), plan.out_spec)
-    if state.recording:
-        record(plan, (array,), (), (out,))
-    return out
-
-
 def _reshaped(array: NDArray, shape) -> NDArray:
     return array if array.shape == shape else view(array, "reshape_to", {"shape": shape})
 
@@ -78,10 +73,7 @@ def _reshaped(array: NDArray, shape) -> NDArray:
 def _memory(self, offset: int, shape) -> NDArray:
     """Contiguous memory of self under a shape, not recorded."""
     s = self._spec
-    return make(
-        lib.pl_array_view(self._handle, offset * ITEM_BYTES[s.dtype]),
-        spec(shape, s.dtype, s.device),
-    )
+    return make_view(self, spec(shape, s.dtype, s.device), offset * ITEM_BYTES[s.dtype])
 
 
 def _basic_get(self, part: Part) -> NDArray:
@@ -203,7 +195,7 @@ def _places(self, items) -> tuple[NDArray, tuple[int, ...], tuple[int, ...]]:
             values = item.start + item.step * np.arange(item.count)
             aligned = (-1,) + (1,) * (len(lead) - position[axis] - 1)
         parts.append((values, aligned))
-    return _stacked(parts, tuple(lead), device), tuple(result), tuple(final) or (1,)
+    return _stacked(parts, tuple(lead), device), tuple(result), tuple(final) or self._element
 
 
 def _stacked(parts, lead, device) -> NDArray:
@@ -238,8 +230,24 @@ def _advanced_get(self, items) -> NDArray:
     ):
         axis = next(a for a, i in enumerate(items) if i is arrays[0])
         return invoke(lookup("take"), (self, from_memory(arrays[0], self.context)), {"axis": axis})
+    if len(arrays) == 1 and isinstance(arrays[0], NDArray) and arrays[0].size and self.size:
+        axis = next((a for a, i in enumerate(items) if i is arrays[0]), 0)
+        if _are_whole(items[:axis] + items[axis + 1 :], self.shape[:axis] + self.shape[axis + 1 :]):
+            at = arrays[0]
+            if at._spec.dtype not in NATIVE:
+                at = at.astype("int64")
+            at = invoke(lookup("_positions"), (at,), {"size": self.shape[axis]})
+            found = invoke(lookup("take"), (self, at), {"axis": axis})
+            return _reshaped(found, found.shape or self._element)
     indices, _, final = _places(self, items)
     return _reshaped(invoke(lookup("gather_nd"), (self, indices), {}), final)
+
+
+def _are_whole(items, shape) -> bool:
+    """Do items select all of axes of these sizes?"""
+    return len(items) == len(shape) and all(
+        type(i) is Span and i == Span(0, n, 1) for i, n in zip(items, shape)
+    )
 
 
 def _advanced_set(self, items, value) -> None:
@@ -321,12 +329,59 @@ def _numbers(value) -> np.ndarray:
     return values
 
 
+# ---- masks, in np --------------------------------------------------------------------------------
+
+
+def _without_masks(self: NDArray, key: Any) -> tuple[NDArray, tuple]:
+    """The array and a key where indices stand for masks. True and False index a new axis."""
+    for k in key if key.__class__ is tuple else (key,):
+        warn_of_floats(k, self.shape)
+    keys, shape = without_masks(key, self.shape)
+    return _reshaped(self, shape), tuple(keys)
+
+
+def _host_mask(self: NDArray, key: Any) -> np.ndarray | None:
+    """A mask of all axes, for `_chosen`."""
+    if key.__class__ is tuple or not self.shape:
+        return None
+    mask = mask_of(key)
+    return mask if mask is not None and mask.shape == self.shape else None
+
+
+def _chosen(self: NDArray, mask: np.ndarray) -> NDArray:
+    """The elements where a mask is True, as a vector. Their number waits for the mask in any case,
+    so that a call without gradients computes it there."""
+    if self._spec.device.on_host and not (state.recording and self._tape is not None):
+        made = from_memory(self._values()[mask], self.context, self._spec.dtype)
+        made.__class__ = self.__class__
+        return made
+    places = from_memory(np.flatnonzero(mask), self.context)
+    return invoke(lookup("take"), (_reshaped(self, (self.size,)), places), {"axis": 0})
+
+
+def _set_where(self: NDArray, key: Any, value: Any) -> bool:
+    """Writes one number where a mask of the first axes is True. False: it is another assignment."""
+    if not isinstance(key, NDArray) or key._spec.dtype != "bool" or not 0 < key.ndim <= self.ndim:
+        return False
+    if not (_is_number(value) or isinstance(value, NDArray) and value.shape == ()):
+        return False
+    check_mask(key.shape, self.shape[: key.ndim], 0)
+    ones = (1,) * self.ndim
+    value = _fitted(value, ones, self)
+    if not isinstance(value, NDArray):
+        value = launch(_fill_plan(spec(ones, self._spec.dtype, self._spec.device)), (), (value,))[0]
+    key = key if key._spec.device == self._spec.device else key.as_in_context(self.context)
+    mask = _reshaped(key, key.shape + ones[key.ndim :])
+    invoke(lookup("where"), (mask, value, self), {}, self)
+    return True
+
+
 # ---- the methods ---------------------------------------------------------------------------------
 
 
-def _basic_part(items: list, shape: tuple[int, ...]) -> Part:
+def _basic_part(items: list, array: NDArray) -> Part:
     """The part that items without arrays select."""
-    part = part_of(tuple(map(as_python, items)), shape)
+    part = part_of(tuple(map(as_python, items)), array.shape, array._element)
     assert part is not None
     return part
 
@@ -341,17 +396,22 @@ def getitem(self: NDArray, key: Any) -> NDArray:
             n, rest = shape[0], shape[1:]
             if not -n <= key < n:
                 raise OutOfBounds(f"index {key} is out of bounds for axis 0 with size {n}")
-            return _memory(self, key % n * prod(rest), rest or (1,))
+            return _memory(self, key % n * prod(rest), rest or self._element)
         if shape:
             first, last, step = key.indices(shape[0])
             if step == 1 and first < last:
                 return _memory(self, first * prod(shape[1:]), (last - first, *shape[1:]))
-    part = part_of(key, self.shape)
+    part = part_of(key, self.shape, self._element)
     if part is None:
+        if not self._element:
+            mask = _host_mask(self, key)
+            if mask is not None:
+                return _chosen(self, mask)
+            self, key = _without_masks(self, key)
         items = parse(key, self.shape)
         if not is_basic(items):
             return _advanced_get(self, items)
-        part = _basic_part(items, self.shape)
+        part = _basic_part(items, self)
     return _basic_get(self, part)
 
 
@@ -361,13 +421,18 @@ def setitem(self: NDArray, key: Any, value: Any) -> None:
     Raises IndexError, ValueError or TypeError and leaves x unchanged, and MXNetError for arrays
     that autograd has recorded.
     """
-    part = part_of(key, self.shape)
+    part = part_of(key, self.shape, self._element)
     if part is None:
+        if not self._element:
+            refuse_recorded(self, value)
+            if _set_where(self, key, value):
+                return
+            self, key = _without_masks(self, key)
         items = parse(key, self.shape)
         if not is_basic(items):
             refuse_recorded(self, value)
             return _advanced_set(self, items, value)
-        part = _basic_part(items, self.shape)
+        part = _basic_part(items, self)
     refuse_recorded(self, value, _is_whole(part, self))
     _basic_set(self, part, value)
 

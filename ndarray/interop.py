@@ -62,7 +62,14 @@ def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None
     Raises BufferError for bfloat16, for another device, or with a stream.
     """
     if not self._spec.device.on_host:
-        return dlpack_.capsule_of(self)
+        if dl_device is None or dl_device == self.__dlpack_device__():
+            return dlpack_.capsule_of(self.copy() if copy else self)
+        if dl_device != cpu().dlpack or copy is False:
+            raise BufferError(
+                f"DLPack: an array on {self.context} cannot be given on device {dl_device}"
+                + " without a copy" * (copy is False)
+            )
+        self, stream, copy = self.as_in_context(cpu()), None, None
     if stream is not None:
         raise BufferError(f"DLPack: a CPU array takes no stream, got {stream!r}")
     self.wait_to_write()
@@ -142,6 +149,12 @@ def from_dlpack(dlpack: Any) -> NDArray:
     while the NDArray uses it. Raises TypeError for other objects and used capsules, DeviceError for
     arrays that are not on the CPU.
     """
+    return imported(dlpack)
+
+
+def imported(dlpack: Any, copy: bool | None = None, read_only: bool = False) -> NDArray:
+    """from_dlpack with what mx.np adds. copy: always, or never (BufferError where it is needed).
+    read_only: read-only memory gives a read-only array instead of a copy."""
     writable = False
     if _is_capsule(dlpack):
         name = _capsule_name(dlpack)
@@ -152,7 +165,7 @@ def from_dlpack(dlpack: Any) -> NDArray:
             )
         device = dlpack_.device_of(dlpack)
         if device is not None and not device.on_host:
-            return dlpack_.array_of(dlpack)
+            return _on_gpu(dlpack, copy)
         # old capsules have no read-only flag
         producer, writable = _Capsule(dlpack), name == b"dltensor"
     elif hasattr(dlpack, "__dlpack__"):
@@ -165,7 +178,7 @@ def from_dlpack(dlpack: Any) -> NDArray:
                 " 0) and CUDA GPUs (2, i) are usable here\n  fix: move it to the CPU first"
             )
         if not device.on_host:
-            return dlpack_.array_of(dlpack)
+            return _on_gpu(dlpack, copy)
     else:
         raise InvalidType(
             f"from_dlpack: needs an array with __dlpack__ or a capsule, got {type(dlpack).__name__}"
@@ -175,9 +188,32 @@ def from_dlpack(dlpack: Any) -> NDArray:
     except (RuntimeError, BufferError, ValueError) as error:
         raise MXNetError(f"from_dlpack: {error}") from error
     dtype = dtype_name(values.dtype)
-    if not _borrowable(values) or not (values.flags.writeable or writable):
-        return from_memory(values, cpu(), dtype)
-    return _wrapped(values, cpu(), values)
+    shared = not copy and _borrowable(values)
+    if shared and (values.flags.writeable or writable):
+        return _wrapped(values, cpu(), values)
+    if shared and read_only:
+        return _protected(values, cpu())
+    if copy is False:
+        raise BufferError(
+            compose(
+                "from_dlpack: copy=False needs writable, contiguous, aligned memory, got strides"
+                f" {values.strides} for shape {values.shape}",
+                fix="copy=None",
+            )
+        )
+    return from_memory(values, cpu(), dtype)
+
+
+def _on_gpu(dlpack: Any, copy: bool | None) -> NDArray:
+    found = dlpack_.array_of(dlpack)
+    return found.copy() if copy else found
+
+
+def _protected(values: np.ndarray, device: Context) -> NDArray:
+    """A read-only NDArray on read-only memory."""
+    out = _wrapped(values, device, ReadOnly(values))
+    lib.pl_array_protect(out._handle)
+    return out
 
 
 def _capsule_name(capsule) -> bytes | None:
@@ -216,8 +252,7 @@ def from_numpy(ndarray: Any, zero_copy: bool = True, array_cls: Any = NDArray) -
         out = _wrapped(ndarray, device, ndarray)
         ndarray.flags.writeable = False
     else:
-        out = _wrapped(ndarray, device, ReadOnly(ndarray))
-        lib.pl_array_protect(out._handle)
+        out = _protected(ndarray, device)
     return out
 
 

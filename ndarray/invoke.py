@@ -13,7 +13,8 @@ from ..kernels import precision
 from ..kernels.plan import make_plan, scalars_of
 from ..kernels.record import Operator, lookup
 from ..kernels.spec import STYPES
-from ..kernels.traits import Collective, Eager, LossLayer, Part
+from ..kernels.traits import Collective, Eager, Front, LossLayer, Part
+from .fronts import call_front
 from .launch import Plans, copy_into, run
 from .ndarray import NDArray, check_nd, state
 from .parts import read_part
@@ -42,6 +43,8 @@ def invoke(
     Raises OperatorError and its kin at once when shapes, dtypes or attributes are wrong.
     """
     leave = door(op, inputs, attrs)
+    if leave is _stand_in:
+        return _stand_in(op, inputs, attrs, out, ctx, plans, key)
     if leave is not None:
         return leave(op, inputs, attrs, out, ctx)
     return _dense(op, inputs, _complete(op, inputs, attrs), out, ctx, plans, key)
@@ -75,6 +78,8 @@ def door(op: Operator, inputs: Sequence, attrs: dict[str, Any]) -> Callable | No
         # a sparse array; a Symbol, where a forward that calls nd functions is being traced
         if a.__class__ is not NDArray and hasattr(a, "_call_operator"):
             return a._call_operator
+    if op.has(Front):
+        return _stand_in
     if precision.used:
         return _in_precision
     return _own_way(op, attrs)
@@ -94,6 +99,18 @@ def _own_way(op: Operator, attrs: dict[str, Any]) -> Callable | None:
     if attrs.get("stype") in STYPES[1:] or attrs.get("forward_stype") in STYPES[1:]:
         return SPARSE["call"]
     return None
+
+
+def _stand_in(op: Operator, inputs, attrs: dict[str, Any], out, ctx, plans=None, key=None) -> Any:
+    """An operator that stands for others."""
+    attrs = _complete(op, inputs, attrs)
+    op.check_inputs(attrs, len(inputs))
+    device = device_of(op, inputs, ctx or attrs.get("ctx"), out)
+    if precision.used:  # casts are made before it, as in graphs, and none inside
+        inputs = _as_policy_wants(op, inputs, attrs)
+        with precision.forced(None):
+            return call_front(op, inputs, attrs, out, device, None, None)
+    return call_front(op, inputs, attrs, out, device, plans, key)
 
 
 def _python(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], out, ctx) -> Any:
@@ -131,14 +148,7 @@ def _call(name: str, *inputs: NDArray, out=None, **attrs) -> Any:
 def _in_precision(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], out, ctx) -> Any:
     """A call while precision policies exist: its inputs in the dtypes of the one in force."""
     full = _complete(op, inputs, attrs)
-    policy = precision.active()
-    if policy is not None and all([isinstance(a, NDArray) for a in inputs]):
-        dtypes = policy.casts(op, full, [a._spec.dtype for a in inputs])
-        if dtypes is not None:
-            inputs = [
-                a if d is None else _dense(_AMP_CAST, [a], {"dtype": d}, None, None)
-                for a, d in zip(inputs, dtypes)
-            ]
+    inputs = _as_policy_wants(op, inputs, full)
     loss = op.trait(LossLayer)
     if loss is not None and loss.scaled:
         full["grad_scale"] *= precision.loss_scale()
@@ -146,6 +156,20 @@ def _in_precision(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any]
     if leave is not None:
         return leave(op, inputs, attrs, out, ctx)
     return _dense(op, inputs, full, out, ctx)
+
+
+def _as_policy_wants(op: Operator, inputs: Sequence, attrs: dict[str, Any]) -> Sequence:
+    """The inputs of a call in the dtypes of the policy in force. attrs: complete."""
+    policy = precision.active()
+    if policy is None or not all([isinstance(a, NDArray) for a in inputs]):
+        return inputs
+    dtypes = policy.casts(op, attrs, [a._spec.dtype for a in inputs])
+    if dtypes is None:
+        return inputs
+    return [
+        a if d is None else _dense(_AMP_CAST, [a], {"dtype": d}, None, None)
+        for a, d in zip(inputs, dtypes)
+    ]
 
 
 # ---- where it runs -------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from ..engine.recent import Recent
 from ..kernels.plan import Plan, copy_plan, make_plan
 from ..kernels.record import lookup
 from ..kernels.spec import Spec
-from .ndarray import NDArray, check_nd, state
+from .ndarray import NDArray, check_nd, make_view, state
 from .tape import record, spent
 
 _COPY, _CAST = lookup("_copy"), lookup("Cast")
@@ -33,9 +33,12 @@ class Plans(Recent):
         super().__init__(8192)
         self.sure = sure
 
-    def keep(self, key: Any, plan: Plan) -> None:
+    def keeps(self, plan: Plan) -> bool:
         """A plan whose kernel is being compiled is asked for again."""
-        if plan.pending is None and not (self.sure and plan.can_fail):
+        return plan.pending is None and not (self.sure and plan.can_fail)
+
+    def keep(self, key: Any, plan: Plan) -> None:
+        if self.keeps(plan):
             self[key] = plan
 
 
@@ -78,6 +81,14 @@ def launch(
     if state.recording:
         record(plan, inputs, scalars, made)
     return made
+
+
+def seen(array: NDArray, plan: Plan) -> NDArray:
+    """The output of such a plan without a copy, recorded."""
+    out = make_view(array, plan.out_spec)
+    if state.recording:
+        record(plan, (array,), (), (out,))
+    return out
 
 
 def _targets(plan: Plan, out) -> list[NDArray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from ..engine import Context, lib
 from ..engine.error import InvalidType, InvalidValue, MXNetError
@@ -12,10 +12,10 @@ from ..kernels.plan import copy_plan
 from ..kernels.record import REGISTRY, dtype_name, lookup, several
 from ..kernels.spec import DType
 from . import autograd, functions
-from .indexing import seen, view, view_plan
+from .indexing import view, view_plan
 from .invoke import invoke
-from .launch import Plans, copy_into, run
-from .ndarray import NDArray, make
+from .launch import Plans, copy_into, run, seen
+from .ndarray import NDArray, make_view, seen_as
 from .operators import binary_method, in_place_method, not_a_number, scalar_method
 from .protocol import text
 from .tape import Variable, refuse_recorded
@@ -99,7 +99,7 @@ def backward(
 @method
 def detach(self: NDArray) -> NDArray:
     """An array on the same memory, without its tape entry."""
-    return make(lib.pl_array_view(self._handle, 0), self._spec)
+    return make_view(self)
 
 
 @method
@@ -276,17 +276,17 @@ def tostype(self: NDArray, stype: str) -> NDArray:
 
 @method
 def as_nd_ndarray(self: NDArray) -> NDArray:
-    """The array itself."""
-    return self
+    """The same memory, with the same gradients, as an NDArray: itself unless it is of mx.np."""
+    return seen_as(NDArray, self)
 
 
 @method
-def as_np_ndarray(self: NDArray) -> NoReturn:
-    """Raises MXNetError: arrays with NumPy semantics are not supported."""
-    raise MXNetError(
-        "as_np_ndarray: arrays with NumPy semantics (mx.np) are not supported"
-        "\n  fix: use mx.nd, or x.asnumpy()"
-    )
+def as_np_ndarray(self: NDArray) -> Any:
+    """The same memory, with the same gradients, as an array of mx.np. Raises TypeError for a sparse
+    array."""
+    from .numpy import ndarray  # stands on these methods
+
+    return seen_as(ndarray, self)
 
 
 def _fresh(self) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..engine import Context, callback, cpu, cpu_pinned, current_context, ffi, lib, location, wait
-from ..engine._array import Array, invoke, make, set_class
+from ..engine._array import Array, invoke, make, make_of, set_class
 from ..engine.error import DeviceError, InvalidType, OutOfMemory
 from ..kernels.plan import MAX_BYTES, transfer_plan
 from ..kernels.record import dtype_name
@@ -34,6 +34,7 @@ class NDArray(Methods):
     __array_priority__ = 1000.0
     # np.add(x, y) is a TypeError, and a NumPy number times x is left to x
     __array_ufunc__ = None
+    _element: ClassVar[tuple[int, ...]] = (1,)  # the shape of one element, x[0] of a vector
 
     def __init__(self, handle: Any, writable: bool = True):
         if handle is not None:  # MXNet's pickles create an array that __setstate__ fills
@@ -109,6 +110,38 @@ class NDArray(Methods):
 
 
 set_class(NDArray, spec((0,), "float32", cpu()), fits)
+
+
+def make_view(array: NDArray, s: Spec | None = None, offset: int = 0) -> NDArray:
+    """The memory of a dense array from byte `offset` on as another array of its class, not
+    recorded. s: its spec."""
+    handle = lib.pl_array_view(array._handle, offset)
+    if not handle:
+        raise OutOfMemory(ffi.string(lib.pl_error_message()).decode())
+    return make_of(array.__class__, handle, array._spec if s is None else s)
+
+
+def seen_as(cls: type, x: NDArray) -> Any:
+    """A dense array under the rules of another class: the same memory and tape entry. Raises
+    TypeError for a sparse one."""
+    if x.__class__ is cls:
+        return x
+    if x._spec.stype != "default":
+        raise InvalidType(
+            f"as_np_ndarray: the array is {x._spec.stype}, and mx.np has only dense ones\n  fix:"
+            " x.tostype('default')"
+        )
+    made = make_view(x)
+    made.__class__ = cls
+    made._tape = x._tape
+    return made
+
+
+def like(x: NDArray, made: NDArray) -> NDArray:
+    """A dense array that nobody else has, made one of the class of x."""
+    if x._spec.stype == "default":
+        made.__class__ = x.__class__
+    return made
 
 
 def empty_like_spec(s: Spec) -> NDArray:

@@ -1,7 +1,8 @@
 """mx.util: the switches of NumPy semantics, environment variables, GPUs.
 
 Scalars and empty arrays are always legal in plait: the shape switch is a flag that code can query
-and that has no effect. The array switch would make blocks use mx.np arrays.
+and that has no effect. The array switch makes blocks, loaders and initializers make mx.np arrays.
+Both are of the thread.
 """
 
 from __future__ import annotations
@@ -11,75 +12,75 @@ import inspect
 import os
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from ..engine import Context, cuda, gpu_memory_info, num_gpus
-from ..engine.error import MXNetError, compose
 
 
 class _Mode(threading.local):
-    shape: bool | None = None  # None: the process's setting
-
-    def __init__(self) -> None:
-        self.outer: list[bool | None] = []  # what each `with` covers
+    shape = array = False
 
 
 _mode = _Mode()
-_process = {"shape": False}
 
 
 def is_np_shape() -> bool:
     """Is the NumPy shape switch on in this thread?"""
-    return _process["shape"] if _mode.shape is None else _mode.shape
+    return _mode.shape
 
 
 def is_np_array() -> bool:
-    """Is the NumPy array switch on? Never: see `set_np`."""
-    return False
+    """Is the NumPy array switch on in this thread?"""
+    return _mode.array
 
 
 def set_np_shape(active: Any) -> bool:
-    """Turns the NumPy shape switch of the process on or off. Returns the previous value."""
-    before = is_np_shape()
-    _process["shape"] = bool(active)
+    """Turns the NumPy shape switch of this thread on or off. Returns the previous value."""
+    before = _mode.shape
+    _mode.shape = bool(active)
     return before
 
 
-def _refuse_arrays(where: str) -> None:
-    raise MXNetError(
-        compose(
-            f"{where}: mx.np arrays are not part of this version of plait",
-            fix="set_np(array=False), and mx.nd in place of mx.np",
-        )
-    )
+class _Scope:
+    """Turns a switch of this thread on or off for a `with`."""
+
+    switch: ClassVar[str]
+
+    def __init__(self, active: bool = True):
+        self._active = bool(active)
+        self._outer: list[bool] = []
+
+    def __enter__(self):
+        self._outer.append(getattr(_mode, self.switch))
+        setattr(_mode, self.switch, self._active)
+
+    def __exit__(self, *error):
+        setattr(_mode, self.switch, self._outer.pop())
 
 
-class np_shape:  # noqa: N801 - MXNet's name
+def switches() -> tuple[bool, bool]:
+    """(shape, array): what another thread or process gives to `set_np` to work as this one."""
+    return _mode.shape, _mode.array
+
+
+def in_mode(x: Any) -> Any:
+    """An array or Symbol that plait made without one of the user's: of mx.np where the array switch
+    is on. Sparse arrays, which mx.np has not, stay."""
+    if not _mode.array or getattr(x, "stype", "default") != "default":
+        return x
+    return x.as_np_ndarray()
+
+
+class np_shape(_Scope):  # noqa: N801 - MXNet's name
     """`with np_shape(True):` the NumPy shape switch of this thread."""
 
-    def __init__(self, active: bool = True):
-        self._active = active
-
-    def __enter__(self):
-        _mode.outer.append(_mode.shape)
-        _mode.shape = self._active
-
-    def __exit__(self, *error):
-        _mode.shape = _mode.outer.pop()
+    switch = "shape"
 
 
-class np_array:  # noqa: N801 - MXNet's name
-    """`with np_array(False):` the NumPy array switch; True raises MXNetError."""
+class np_array(_Scope):  # noqa: N801 - MXNet's name
+    """`with np_array(True):` the NumPy array switch of this thread."""
 
-    def __init__(self, active: bool = True):
-        self._active = active
-
-    def __enter__(self):
-        if self._active:
-            _refuse_arrays("np_array")
-
-    def __exit__(self, *error):
-        pass
+    switch = "array"
 
 
 def _within(scope, func):
@@ -117,13 +118,13 @@ def use_np(func: Callable[..., Any]) -> Any:
 
 
 def set_np(shape: bool = True, array: bool = True) -> None:
-    """Sets both switches of the process. Raises MXNetError for array=True, which needs mx.np, and
-    ValueError for arrays without shapes."""
+    """Sets both switches of this thread. Raises ValueError for arrays without shapes."""
     if array and not shape:
-        raise ValueError("set_np: NumPy arrays need NumPy shapes: set_np(shape=True, array=True)")
-    if array:
-        _refuse_arrays("set_np")
-    set_np_shape(shape)
+        raise ValueError(
+            "NumPy Shape semantics is required in using NumPy array semantics"
+            "\n  fix: set_np(shape=True, array=True)"
+        )
+    _mode.shape, _mode.array = bool(shape), bool(array)
 
 
 def reset_np() -> None:

@@ -1,11 +1,11 @@
 """nd.save and nd.load: MXNet's binary format for lists and dicts of arrays, byte for byte.
 
 A file is: magic, 0, number of arrays, the arrays, number of names (0 or as many), the names;
-little-endian. An array of version 2 (3: 0-d arrays) is: magic, storage type, shape, device, dtype,
-values. Version 1 has no storage type; version 0 has 32-bit dimensions and its number of dimensions
-where the others have a magic. A sparse array has the shape of its values before its own, and for
-each index array dtype and shape before the values and the indices after them (csr: indptr, then
-columns).
+little-endian. An array of version 2 (3: 0-d arrays, and those of mx.np) is: magic, storage type,
+shape, device, dtype, values. Version 1 has no storage type; version 0 has 32-bit dimensions and its
+number of dimensions where the others have a magic. A sparse array has the shape of its values
+before its own, and for each index array dtype and shape before the values and the indices after
+them (csr: indptr, then columns).
 """
 
 from __future__ import annotations
@@ -117,8 +117,9 @@ def _record(array: NDArray) -> list:
     if s.stype != "default":
         return _sparse_record(array)
     device_id = s.device.device_id if s.device.on_host else 0
+    version = V2 if n and array._element else V3  # arrays of mx.np: 0 is a size in their shapes
     head = struct.pack(
-        f"<Iii{n}qiii", V2 if n else V3, DENSE, n, *s.shape, 1, device_id, DTYPES.index(s.dtype)
+        f"<Iii{n}qiii", version, DENSE, n, *s.shape, 1, device_id, DTYPES.index(s.dtype)
     )
     return [head, array.asnumpy().tobytes()]
 

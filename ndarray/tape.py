@@ -6,13 +6,12 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ..engine import lib
 from ..engine.error import MXNetError, compose
 from ..graph.graph import Node, Value, typed_node, variable
 from ..kernels.plan import Plan
 from ..kernels.spec import Spec
 from ..kernels.traits import Lowered
-from .ndarray import NDArray, make, state
+from .ndarray import NDArray, make_view, state
 
 next_seq = itertools.count().__next__
 
@@ -149,7 +148,7 @@ def shadow(array: NDArray) -> NDArray:
     the tape."""
     if array._spec.stype != "default":
         return array.detach()
-    return make(lib.pl_array_view(array._handle, 0), array._spec)
+    return make_view(array)
 
 
 def unread_and_saved(plan: Plan, scalars: Sequence[float]) -> tuple[tuple, tuple[int, ...]]:

@@ -7,14 +7,14 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..engine import Context, current_context, files
+from ..engine import Context, current_context, files, hooks
 from ..engine.base import NotImplementedForSymbol
 from ..engine.error import InvalidIndex, InvalidType, InvalidValue, MXNetError, OperatorError
+from ..engine.error import compose as compose_text
 from ..graph.effects import variables_of
 from ..graph.graph import Node, Value, caller_line, rewrite, topological
 from ..graph.names import output_names
 from ..kernels import ops  # noqa: F401  (fills the registry)
-from ..kernels.partial import as_zeros
 from ..kernels.record import REQUIRED, Operator, Type, lookup
 from ..kernels.spec import NUMPY_DTYPES, DType
 from . import attribute, inference
@@ -132,11 +132,11 @@ class Symbol(Methods):
                 )
             if len(found) > 1 and names.count(key) != 1:
                 raise InvalidValue(f'There are multiple outputs with name "{key}"')
-            return Symbol([self._outputs[found[0]]])
+            return self.__class__([self._outputs[found[0]]])
         if self._is_array:
             return self._part(key)
         if isinstance(key, slice):
-            return Symbol(self._outputs[key])
+            return self.__class__(self._outputs[key])
         if not hasattr(key, "__index__"):
             raise InvalidType(
                 f"a Symbol's outputs are indexed by int, str or slice, got {type(key).__name__}"
@@ -145,7 +145,7 @@ class Symbol(Methods):
             raise InvalidIndex(
                 f"Index out of range: {self!r} has {len(self._outputs)} outputs, got {key}"
             )
-        return Symbol([self._outputs[key.__index__()]])
+        return self.__class__([self._outputs[key.__index__()]])
 
     def _part(self, key) -> Symbol:
         """x[key] of an array of known shape; a Symbol as key takes along the first axis."""
@@ -270,16 +270,17 @@ class Symbol(Methods):
 
     def infer_shape(self, *args: Any, **kwargs: Any) -> Any:
         """(shapes of arguments, of outputs, of auxiliary states) from some given ones; (None, None,
-        None) if a shape stays unknown. 0 is an unknown dimension. Raises OperatorError that names
-        the node, the rule and its inputs.
+        None) if a shape stays unknown. 0 is an unknown dimension, under `np_shape` -1. Raises
+        OperatorError that names the node, the rule and its inputs.
         """
         found, known = inference.shapes(self._outputs, args, kwargs)
         return found if known else (None, None, None)
 
     def infer_shape_partial(self, *args: Any, **kwargs: Any) -> Any:
-        """As infer_shape; unknown shapes are () and unknown dimensions 0."""
+        """As infer_shape; unknown shapes are () and unknown dimensions 0, under `np_shape` None and
+        -1."""
         found, _ = inference.shapes(self._outputs, args, kwargs)
-        return tuple([as_zeros(s) or () for s in group] for group in found)
+        return tuple([inference.as_shown(s) for s in group] for group in found)
 
     def infer_type(self, *args: Any, **kwargs: Any) -> Any:
         """(dtypes of arguments, of outputs, of auxiliary states); (None, None, None) if one stays
@@ -446,12 +447,12 @@ class Symbol(Methods):
         return self._outputs
 
     def as_nd_ndarray(self) -> Symbol:
-        """The Symbol itself."""
-        return self
+        """The same outputs under nd's rules."""
+        return Symbol(self._outputs)
 
-    def as_np_ndarray(self) -> Any:
-        """Raises MXNetError: mx.np is not part of this version."""
-        raise NotImplementedForSymbol("as_np_ndarray (mx.np)")
+    def as_np_ndarray(self) -> Symbol:
+        """The same outputs under NumPy's rules."""
+        return hooks.get("symbols of np")(self._outputs)
 
     def get_backend_symbol(self, backend: str) -> Symbol:
         """The Symbol itself: it is optimised when it is bound. Raises ValueError for a backend that
@@ -488,9 +489,13 @@ BACKENDS = ("MKLDNN", "MKLDNN_QUANTIZE", "default")  # of MXNet on a CPU
 def _single(symbol, what: str) -> Value:
     """The only output of a Symbol. Raises TypeError, ValueError."""
     if not isinstance(symbol, Symbol):
-        raise InvalidType(
-            f"Argument {what} must be Symbol instances, but got {type(symbol).__name__}"
+        rule = f"Argument {what} must be Symbol instances, but got {type(symbol).__name__}"
+        fix = (
+            "in a hybridized block make arrays by F.np or F, or keep one as a Constant of the block"
+            if hasattr(symbol, "_handle")
+            else None
         )
+        raise InvalidType(compose_text(rule, fix=fix))
     if len(symbol._outputs) != 1:
         raise InvalidValue(
             f"Argument {what}: a single output is needed, got {symbol!r} with"
@@ -507,7 +512,8 @@ def apply(
     name: str | None = None,
     attr: dict[str, str] | None = None,
 ) -> Symbol:
-    """A Symbol of the visible outputs of a new node. given: parameters and `__x__` attributes."""
+    """A Symbol of the visible outputs of a new node, under NumPy's rules if one of its inputs is.
+    given: parameters and `__x__` attributes."""
     if op.n_outputs == 0:
         raise OperatorError(
             op.name, "an operator without outputs cannot be a Symbol", fix=f"call nd.{op.name}"
@@ -524,7 +530,8 @@ def apply(
         raise OperatorError(op.name, f"has no input {wrong!r}, its inputs are {known}")
     node = compose(op, hint, values, given, name, attr)
     n = 1 if op.n_outputs == 1 else node.n_visible
-    return Symbol([Value(node)] if n == 1 else [Value(node, i) for i in range(n)])
+    cls = next((s.__class__ for s in inputs if s.__class__ is not Symbol and s is not None), Symbol)
+    return cls([Value(node)] if n == 1 else [Value(node, i) for i in range(n)])
 
 
 def _input(op: Operator, i: int, given) -> Value:

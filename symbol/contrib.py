@@ -38,12 +38,13 @@ def foreach(body: Callable[..., Any], data: Any, init_states: Any, name: str = "
     last states), nested as body nests them. Gradients flow to data, states and everything that
     body reads.
     """
+    cls = _class_of(data, init_states)
     values, data_form = _flatten(data, "data")
     states, state_form = _flatten(init_states, "init_states")
     with _Scope(name) as scope:
         slices = [_stand_in(v, sliced=True) for v in values]
         before = [_stand_in(v) for v in states]
-        found = body(_regroup(slices, data_form), _regroup(before, state_form))
+        found = body(_regroup(slices, data_form, cls), _regroup(before, state_form, cls))
         outs, after = pair(found, "foreach: body", "outputs, states")
         outs, out_form = _flatten(outs, "an output of body")
         after, after_form = _flatten(after, "a state of body")
@@ -65,7 +66,8 @@ def foreach(body: Callable[..., Any], data: Any, init_states: Any, name: str = "
         in_data_locs=in_data,
         remain_locs=rest,
     )
-    return _regroup(result[: len(outs)], out_form), _regroup(result[len(outs) :], after_form)
+    made, last = result[: len(outs)], result[len(outs) :]
+    return _regroup(made, out_form, cls), _regroup(last, after_form, cls)
 
 
 def while_loop(
@@ -82,12 +84,13 @@ def while_loop(
     rows; those that were not computed are zeros.
     """
     limit = _limit(max_iterations)
+    cls = _class_of(loop_vars)
     values, form = _flatten(loop_vars, "loop_vars")
     if not values:
         raise InvalidValue("loop_vars should contain at least one element")
 
     def arguments(stand_ins):
-        grouped = _regroup(stand_ins, form)
+        grouped = _regroup(stand_ins, form, cls)
         return grouped if isinstance(grouped, list) else [grouped]
 
     with _Scope(name + "_cond") as test_scope:
@@ -127,7 +130,8 @@ def while_loop(
         func_input_locs=body_at,
         func_var_locs=var_at,
     )
-    return _regroup(result[: len(outs)], out_form), _regroup(result[len(outs) :], form)
+    made, last = result[: len(outs)], result[len(outs) :]
+    return _regroup(made, out_form, cls), _regroup(last, form, cls)
 
 
 def cond(
@@ -135,10 +139,12 @@ def cond(
 ) -> Any:
     """then_func() if pred is true, else else_func(): only one of them is computed when the graph
     runs. Both must give arrays of the same shapes and dtypes."""
-    graphs, outers, form = [], [], None
+    graphs, outers, form, cls = [], [], None, _class_of(pred)
     for what, function in (("pred", lambda: pred), ("then", then_func), ("else", else_func)):
         with _Scope(f"{name}_{what}") as scope:
-            outs, form_of = _flatten(function(), f"an output of {what}_func")
+            found = function()
+            outs, form_of = _flatten(found, f"an output of {what}_func")
+            cls = cls if cls is not Symbol else _class_of(found)
             outputs = scope.outputs(outs, [])
         if what == "pred" and len(outs) != 1:
             raise InvalidValue("pred should always be a single output")
@@ -159,7 +165,7 @@ def cond(
         then_input_locs=at[1],
         else_input_locs=at[2],
     )
-    return _regroup(result, form)
+    return _regroup(result, form, cls)
 
 
 def isinf(data: Symbol) -> Symbol:
@@ -215,8 +221,17 @@ def _unified(form):
     return [_unified(f) for f in form]
 
 
-def _regroup(values: Sequence[Value], form):
-    return unflatten(form, [Symbol([v]) for v in values])
+def _class_of(*values: Any) -> type[Symbol]:
+    """That of Symbols under NumPy's rules if one of the (nested) values is one."""
+    for v in values:
+        found = _class_of(*v) if isinstance(v, (list, tuple)) else type(v)
+        if found is not Symbol and issubclass(found, Symbol):
+            return found
+    return Symbol
+
+
+def _regroup(values: Sequence[Value], form, cls: type[Symbol]):
+    return unflatten(form, [cls([v]) for v in values])
 
 
 def _limit(max_iterations) -> int:

@@ -12,7 +12,7 @@ from ..engine import Context, lib, location
 from ..engine.error import DynamicShape, InvalidValue, MXNetError, ShapeError
 from ..engine.gc_pause import gc_paused
 from ..graph.effects import variables_of
-from ..graph.graph import Node, Value, as_python, topological
+from ..graph.graph import Node, Value, as_python
 from ..graph.inference import typed_graph
 from ..graph.names import output_name, output_names
 from ..graph.placement import Placement, grouped, without_copies
@@ -117,6 +117,7 @@ class Executor(BoundArrays):
             self._dynamic, self._result = True, []
             self._storage = StorageRun(self._values, self._nodes)
             return
+        typed = typed[: len(self._values)]
         values, placement = self._placed(typed)
         arrays = self.arg_arrays + self.aux_arrays
         stored = infer_storage(self._values, {n: a.stype for n, a in zip(self._nodes, arrays)})
@@ -132,19 +133,14 @@ class Executor(BoundArrays):
         ]
 
     def _typed(self, train: bool) -> list[Value]:
-        return typed_graph(self._values, self._types, train)
+        """The outputs of the typed graph, then its arguments and auxiliary states."""
+        variables = [Value(n) for n in self._nodes]
+        return typed_graph([*self._values, *variables], self._types, train)
 
     def _placed(self, values: Sequence[Value]) -> tuple[list[Value], Placement | None]:
         """A form of the graph with the copies between devices, and where its nodes run; None where
         all run on one device."""
         return grouped(values, self._ctx, self._group2ctx)
-
-    def _inputs(self, values: list[Value]) -> list[Value]:
-        """The variables of a typed form of the graph, in the order of arguments and auxiliary
-        states."""
-        plain = (n for n in topological(self._values) if n.op is None)
-        twin = dict(zip(plain, (n for n in topological(values) if n.op is None)))
-        return [Value(twin[n]) for n in self._nodes]
 
     # ---- running ---------------------------------------------------------------------------------
 
@@ -200,7 +196,8 @@ class Executor(BoundArrays):
 
     def _signature(self, train: bool, records: bool) -> _Mode:
         values, placement = self._placed(self._typed(train))
-        variables = self._inputs(values)
+        n = len(self._values)
+        values, variables = values[:n], values[n:]
         devices = [placement.of(v.node) if placement else self._ctx for v in variables]
         grads = self.grad_arrays or [None] * len(self._arguments)
         asked = [
@@ -432,8 +429,9 @@ class Executor(BoundArrays):
         programs = [f.program for f in made]
         programs += [g.program for f in made for g in f.gradients.values()]
         total = sum(p.arena_bytes for p in programs)
+        typed = self._typed(self._train)[: len(self._values)]
         return (
-            f"{self._symbol.debug_str()}\n{as_python(self._typed(self._train))}\nTotal"
+            f"{self._symbol.debug_str()}\n{as_python(typed)}\nTotal"
             f" {total / 2**20:.3f} MB allocated, {sum(p.naive_bytes for p in programs) / 2**20:.3f}"
             " MB without sharing"
         )

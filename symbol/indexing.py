@@ -9,10 +9,13 @@ from typing import Any
 from ..engine.error import InvalidIndex, InvalidType
 
 
-def slice_of(shape: Sequence[int], key: Any) -> tuple[dict | None, tuple[int, ...]]:
+def slice_of(
+    shape: Sequence[int], key: Any, element: tuple[int, ...] = (1,)
+) -> tuple[dict | None, tuple[int, ...]]:
     """(attributes of `slice`, or None if everything is taken; shape of the result) of x[key].
 
-    key: ints, slices, None and ..., or a tuple of them. A result without axes has shape (1,).
+    key: ints, slices, None and ..., or a tuple of them. element: the shape of a result without
+    axes.
     Raises TypeError for other keys, IndexError for indices out of range.
     """
     keys: list[Any] = list(key) if isinstance(key, tuple) else [key]
@@ -47,6 +50,6 @@ def slice_of(shape: Sequence[int], key: Any) -> tuple[dict | None, tuple[int, ..
                 raise InvalidIndex(f"index {i} is out of bounds for an axis of size {n}")
             spans.append((i % n, i % n + 1, 1))
     if all(span == (0, n, 1) for span, n in zip(spans, shape)):
-        return None, tuple(result) or (1,)
+        return None, tuple(result) or element
     named = dict(zip(("begin", "end", "step"), zip(*spans)))
-    return named, tuple(result) or (1,)
+    return named, tuple(result) or element

@@ -11,9 +11,10 @@ from ..graph.graph import Node, Value, topological
 from ..graph.inference import DtypeInference, Inference, is_dynamic, typed_graph
 from ..graph.names import output_name
 from ..graph.passes.gradient import gradient
-from ..kernels.partial import from_zeros
+from ..kernels.partial import as_zeros, from_zeros
 from ..kernels.record import Type, dtype_name, lookup
 from ..kernels.spec import NUMPY_DTYPES
+from ..ndarray.numpy_mode import is_np_shape
 from .compose import named
 
 
@@ -39,15 +40,17 @@ def _given(outputs: Sequence[Value], args, kwargs, what: str) -> dict[Node, Any]
     return dict(pairs)
 
 
-def _given_shapes(outputs: Sequence[Value], args, kwargs) -> dict[Node, tuple[int, ...]]:
-    found = {}
+def _given_shapes(outputs: Sequence[Value], args, kwargs) -> dict[Node, tuple[int | None, ...]]:
+    found: dict[Node, tuple[int | None, ...]] = {}
     for node, shape in _given(outputs, args, kwargs, "shape").items():
         shape = (shape,) if hasattr(shape, "__index__") else shape
         if not isinstance(shape, (tuple, list)) or not all(hasattr(n, "__index__") for n in shape):
             raise InvalidType(
                 f"infer_shape: the shape of {node.name} must be a tuple of ints, got {shape!r}"
             )
-        if len(shape):
+        if is_np_shape():  # 0 is a size, -1 an unknown one
+            found[node] = tuple(None if n < 0 else n.__index__() for n in shape)
+        elif len(shape):
             found[node] = from_zeros(tuple(max(n.__index__(), 0) for n in shape))
     return found
 
@@ -63,6 +66,14 @@ def shapes(
     known = all(found.knows_shape(v) for group in groups for v in group)
     in_shapes, out_shapes, aux_shapes = ([found.shape[v] for v in group] for group in groups)
     return (in_shapes, out_shapes, aux_shapes), known
+
+
+def as_shown(shape: Any) -> Any:
+    """A partly unknown shape as callers see it: 0 is unknown, or () all of it; under `np_shape` -1,
+    or None."""
+    if is_np_shape():
+        return shape if shape is None else tuple(-1 if n is None else n for n in shape)
+    return as_zeros(shape) or ()
 
 
 def dtypes(outputs: Sequence[Value], args: Any, kwargs: dict[str, Any]) -> tuple[list, list, list]:
@@ -115,8 +126,10 @@ def gradients(outputs: Sequence[Value], wrt: Sequence[str]) -> list[Value]:
             f"gradient: every variable must have a shape, {', '.join(unknown)} has none\n"
             "  fix: sym.var(name, shape=...)"
         )
-    values = typed_graph(outputs, types, True)
-    by_name = {n.name: Value(n) for n in topological(values) if n.op is None}
+    nodes = [n for n in topological(outputs) if n.op is None]
+    values = typed_graph([*outputs, *map(Value, nodes)], types, True)
+    values, variables = values[: len(outputs)], values[len(outputs) :]
+    by_name = {v.node.name: v for v in variables}
     if missing := [n for n in wrt if n not in by_name]:
         raise InvalidValue(
             f"gradient: {missing[0]!r} is no variable, the variables are {', '.join(by_name)}"

@@ -12,6 +12,7 @@ from ..graph.placement import without_copies
 from ..kernels import ops  # noqa: F401  (ops fills the registry)
 from ..kernels.record import Operator, lookup, mutated_inputs
 from ..kernels.traits import PrecisionCast, Specialised, Subgraphs
+from ..ndarray.numpy_mode import is_np_shape
 from . import attribute
 from .compose import variable_attrs
 
@@ -26,7 +27,8 @@ INLINE_ITEMS = 10  # longer lists have one item per line
 
 def to_json(outputs: Sequence[Value]) -> str:
     """The JSON text of a graph."""
-    graph = {**_graph(outputs), "attrs": {"mxnet_version": ["int", VERSION]}}
+    attrs = {"is_np_shape": ["int", 1]} if is_np_shape() else {}
+    graph = {**_graph(outputs), "attrs": attrs | {"mxnet_version": ["int", VERSION]}}
     return _write(graph, 0)
 
 

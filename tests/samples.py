@@ -32,6 +32,11 @@ def is_differentiable(op) -> bool:
     )
 
 
+def usual_dtype(op) -> str:
+    """Of inputs, where a test needs one dtype only."""
+    return "int32" if op.pointwise and op.pointwise.dtypes == "whole" else "float32"
+
+
 def kind_of(given) -> str:
     """values, ints, uniform or definite as `record` makes them; normal for a bare shape."""
     return given[0] if given and isinstance(given[0], str) else "normal"

@@ -1,5 +1,5 @@
-"""Every public name of MXNet 1.9.1 (tests/fixtures/api.tsv), and every method of a public class
-(methods.tsv), is here with the same signature.
+"""Every public name of MXNet 1.9.1 (tests/fixtures/api.tsv), every method of a public class
+(methods.tsv), and every name of its NumPy interface (np_api.tsv), is here with the same signature.
 
 The tables were taken from the real MXNet: module, kind, name, signature, members of classes.
 Run this file to see the share and what is missing: python tests/test_api.py
@@ -15,9 +15,10 @@ from pathlib import Path
 
 TABLE = Path(__file__).parent / "fixtures" / "api.tsv"
 METHODS = TABLE.with_name("methods.tsv")
+NUMPY = TABLE.with_name("np_api.tsv")
 # areas that are not part of classic MXNet on a CPU
 EXCLUDED = {
-    r"mxnet\.numpy.*|mxnet\.np_.*": "the NumPy interface",
+    r"mxnet\.numpy.*|mxnet\.np_.*": "the NumPy interface, which has a table of its own",
     r"mxnet\.contrib\.quantization": "quantization",
     r"mxnet\.contrib\.onnx|mxnet\.onnx": "ONNX",
     r"mxnet\.tvmop|mxnet\.space": "TVM",
@@ -39,6 +40,15 @@ DIFFERENT_METHODS = {
     "hybrid_forward": "called by forward, which gives the parameters by name",
     "BidirectionalCell.forward": "refuses any call: unroll it",
     "ModifierCell.begin_state": "batch_size is the first argument, as of every other cell",
+}
+# names of the NumPy interface whose signature differs on purpose, and why
+DIFFERENT_NUMPY = {
+    "np.ndarray": "made by np.array and the like, not from a handle of MXNet's C library",
+    "np.finfo": "NumPy's",
+    "np.trace": "dtype is before out, as in NumPy",
+    "np.linalg.pinv": "rcond=None is 1e-15",
+    "npx.image.copyMakeBorder": "src is required",
+    "ndarray.reshape": "takes sizes, or a shape",
 }
 # what inspect says of a class without a signature, and of a function generated at run time
 ANY = ("(self, /, *args, **kwargs)", "(*args, **kwargs)", "(self, *args, **kwargs)")
@@ -179,6 +189,31 @@ def _called(method):
     return bound
 
 
+def wrong_numpy():
+    """[(name, what is wrong)] of the NumPy interface and the number of rows."""
+    import plait
+
+    places = {"ndarray": "np.ndarray"}
+    wrong, count = [], 0
+    for line in NUMPY.read_text().splitlines():
+        if line.startswith("#"):
+            continue
+        space, kind, name, signature = line.split("\t")
+        full, count = f"{space}.{name}", count + 1
+        if name == "current_context" and space.startswith("sym"):
+            continue  # what MXNet's module imports
+        try:
+            owner = functools.reduce(getattr, places.get(space, space).split("."), plait)
+            ours = getattr(owner, name)
+        except AttributeError:
+            wrong.append((full, "is missing"))
+            continue
+        if kind in ("function", "method") and callable(ours) and full not in DIFFERENT_NUMPY:
+            text = difference(_called(ours) if kind == "method" else ours, signature)
+            wrong += [(full, text)] if text else []
+    return wrong, count
+
+
 def find(module, name):
     owner = importlib.import_module(module)
     return functools.reduce(getattr, name.split("."), owner)
@@ -215,6 +250,12 @@ def test_the_whole_api_is_here():
     )
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_whole_numpy_interface_is_here():
+    wrong, count = wrong_numpy()
+    assert count > 600
+    assert not wrong, "\n".join(f"{name} {text}" for name, text in wrong)
 
 
 # public names of namespaces that MXNet does not have there

@@ -17,6 +17,7 @@ from ...kernels.spec import DType
 from ...ndarray import functions as nd
 from ...ndarray.creation import array
 from ...ndarray.ndarray import from_memory
+from ...ndarray.numpy_mode import in_mode
 from ...ndarray.saved_state import StateError, copied
 from .. import recordio, streams
 from ..io.desc import DataBatch, DataIter
@@ -287,7 +288,8 @@ class ImageIter(DataIter):
             self._fill_up(data, label, n)
             self._exhausted = self.last_batch_handle == "pad"
             self._kept = None
-        return DataBatch([from_memory(data)], [from_memory(label)], pad=pad)
+        arrays = [in_mode(from_memory(values)) for values in (data, label)]
+        return DataBatch(arrays[:1], arrays[1:], pad=pad)
 
     def _fill_up(self, data, label, n) -> None:
         """Fills the rest of a batch with images from the start, repeatedly if there are few."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...engine.error import InvalidType, InvalidValue
 from ...ndarray import NDArray
-from ...ndarray.ndarray import from_memory
+from ...ndarray.ndarray import from_memory, like
 
 
 def check_zoom(zoom_in: Any, zoom_out: Any) -> None:
@@ -49,7 +49,7 @@ def imrotate(
             f" {len(values)} and {len(degrees)}"
         )
     out = _sampled(values, *_places(values.shape, np.deg2rad(degrees), zoom_in, zoom_out))
-    return from_memory(out.reshape(src.shape), src.context)
+    return like(src, from_memory(out.reshape(src.shape), src.context))
 
 
 def _places(shape, radians, zoom_in, zoom_out):

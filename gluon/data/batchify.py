@@ -12,6 +12,7 @@ from ...kernels.record import dtype_name
 from ...kernels.spec import NUMPY_DTYPES, spec
 from ...ndarray import functions
 from ...ndarray.ndarray import NDArray, empty_like_spec, from_memory
+from ...ndarray.numpy_mode import in_mode
 
 
 def default_batchify_fn(data: Any) -> Any:
@@ -22,7 +23,7 @@ def default_batchify_fn(data: Any) -> Any:
         float is float64).
     """
     if isinstance(data[0], NDArray):
-        return functions.stack(*data)
+        return in_mode(functions.stack(*data))
     if isinstance(data[0], tuple):
         return [default_batchify_fn(column) for column in zip(*data)]
     return stacked(same_shaped(data))
@@ -47,11 +48,11 @@ def stacked(items: list[np.ndarray]) -> NDArray:
     first = items[0]
     name = dtype_name(first.dtype)
     if NUMPY_DTYPES[name] != first.dtype:
-        return from_memory(np.stack(items))
+        return in_mode(from_memory(np.stack(items)))
     out = empty_like_spec(spec((len(items), *first.shape), name, current_context()))
     if first.size:
         np.stack(items, out=out._memory())
-    return out
+    return in_mode(out)
 
 
 def same_shaped(data: Any) -> list[np.ndarray]:

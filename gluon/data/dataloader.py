@@ -16,7 +16,8 @@ from ...engine import cpu_pinned, lib
 from ...engine.error import InvalidValue, MXNetError
 from ...kernels.spec import spec
 from ...ndarray import random
-from ...ndarray.ndarray import NDArray, make
+from ...ndarray.ndarray import NDArray, make_of
+from ...ndarray.numpy_mode import set_np, switches
 from ...ndarray.saved_state import StateError, restore, saved
 from .batchify import default_batchify_fn, default_mp_batchify_fn
 from .worker import WorkerPool, default_context
@@ -319,9 +320,10 @@ class ThreadedPool:
         self._threads = ThreadPoolExecutor(n_workers, "plait-data", _run_here)
 
     def submit(self, indices: Any, seed: int) -> Any:
-        return self._threads.submit(self._make, indices)
+        return self._threads.submit(self._make, indices, switches())
 
-    def _make(self, indices):
+    def _make(self, indices, mode):
+        set_np(*mode)
         try:
             return self._batchify_fn([self._dataset[i] for i in indices])
         except StopIteration as error:  # would silently end the caller's loop
@@ -353,7 +355,8 @@ def _as_in_context(data, ctx):
         if data.stype != "default" or data.context.memory != ctx.memory:
             return data.as_in_context(ctx)
         s = data._spec
-        return make(lib.pl_array_view(data.handle, 0), spec(s.shape, s.dtype, ctx))
+        view = lib.pl_array_view(data.handle, 0)
+        return make_of(data.__class__, view, spec(s.shape, s.dtype, ctx))
     if isinstance(data, (list, tuple)):
         return [_as_in_context(part, ctx) for part in data]
     return data

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...ndarray.ndarray import NDArray, from_memory
+from ...ndarray.numpy_mode import is_np_array
 
 MAX_BODY_BYTES = 16384  # of a message in a pipe; a larger pickle goes through shared memory too
 ALIGNMENT = 64
@@ -44,8 +45,9 @@ def _receive_values(buffer, dtype, shape) -> np.ndarray:
     return np.frombuffer(buffer, dtype).reshape(shape).copy()
 
 
-def _receive_array(buffer, dtype, shape) -> NDArray:
-    return from_memory(np.frombuffer(buffer, dtype).reshape(shape))
+def _receive_array(buffer, dtype, shape, of_np) -> NDArray:
+    made = from_memory(np.frombuffer(buffer, dtype).reshape(shape))
+    return made.as_np_ndarray() if of_np else made
 
 
 class _Pickler(pickle.Pickler):
@@ -62,12 +64,12 @@ class _Pickler(pickle.Pickler):
         kind = item.__class__
         if kind is Stacked:
             if self.inline:
-                return _receive_array, _parts(np.stack(item.items))
+                return _receive_array, (*_parts(np.stack(item.items)), is_np_array())
             place = np.empty(item.shape, item.dtype)  # its pages are never accessed
             self.stacks[place.ctypes.data] = item
-            return _receive_array, _parts(place)
-        if kind is NDArray:
-            return _receive_array, _parts(item.asnumpy())
+            return _receive_array, (*_parts(place), is_np_array())
+        if isinstance(item, NDArray) and item.stype == "default":
+            return _receive_array, (*_parts(item.asnumpy()), kind is not NDArray)
         if kind is np.ndarray and not item.dtype.hasobject:
             return _receive_values, _parts(item)
         return NotImplemented

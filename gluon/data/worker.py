@@ -29,6 +29,7 @@ import numpy as np
 from ...engine import lib
 from ...engine.error import MXNetError
 from ...engine.interrupt import deferred
+from ...ndarray.numpy_mode import set_np, switches
 from .batchify import default_batchify_fn, default_mp_batchify_fn, in_columns
 from .shared import Receiver, Sender, Stacked
 
@@ -65,9 +66,10 @@ def _main(dataset, batchify_fn, pipe, prefix, parent_pid, inherited):
     default = batchify_fn in (None, default_batchify_fn, default_mp_batchify_fn)
     try:
         while (task := tasks.get()) is not None:
-            number, indices, seed, released = task
+            number, indices, seed, released, mode = task
             sender.release(released)
             try:
+                set_np(*mode)
                 _seed(seed)
                 items = [dataset[i] for i in indices]
                 batch = in_columns(items, Stacked) if default else batchify_fn(items)
@@ -189,7 +191,7 @@ class WorkerPool:
             ticket = next(self._numbers)
             worker.waiting.add(ticket)
             try:
-                worker.pipe.send((ticket, indices, seed, worker.receiver.free()))
+                worker.pipe.send((ticket, indices, seed, worker.receiver.free(), switches()))
             except (BrokenPipeError, ConnectionResetError):
                 pass  # the wait for the batch detects that the worker died
             return ticket

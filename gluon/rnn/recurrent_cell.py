@@ -11,6 +11,7 @@ from ...ndarray.ndarray import NDArray
 from ..block import Block
 from ..hybrid import HybridBlock
 from .sequence import (
+    made_state,
     masked,
     merged,
     namespace,
@@ -50,9 +51,8 @@ class RecurrentCell(Block):
         states = []
         for info in self.state_info(batch_size):
             self._init_counter += 1
-            states.append(
-                func(name=f"{self.prefix}begin_state_{self._init_counter}", **(info or {}) | kwargs)
-            )
+            name = f"{self.prefix}begin_state_{self._init_counter}"
+            states.append(made_state(func, name, (info or {}) | kwargs))
         return states
 
     def _check_unmodified(self) -> None:

@@ -15,7 +15,7 @@ from ...training.initializer import Initializer
 from ..hybrid import HybridBlock
 from ..parameter import Parameter
 from . import rnn_cell
-from .sequence import check_layout, zero_state
+from .sequence import check_layout, made_state, zero_state
 
 __all__ = ["RNN", "LSTM", "GRU"]
 
@@ -138,7 +138,7 @@ class _RNNLayer(HybridBlock):
     ) -> list:
         """Initial states. func: makes an array from shape=, dtype= and **kwargs."""
         return [
-            func(name=f"{self.prefix}h0_{i}", **info | kwargs)
+            made_state(func, f"{self.prefix}h0_{i}", info | kwargs)
             for i, info in enumerate(self.state_info(batch_size))
         ]
 

@@ -3,11 +3,14 @@ symbols."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 from ... import ndarray as nd
 from ...engine.error import MXNetError, ShapeError
 from ...ndarray.ndarray import NDArray
+from ...ndarray.numpy_mode import in_mode
 
 
 def namespace(x: Any) -> Any:
@@ -75,6 +78,16 @@ def reversed_steps(steps: list, valid_length: Any) -> list:
     F = namespace(steps)
     back = F.SequenceReverse(F.stack(*steps, axis=0), valid_length, use_sequence_length=True)
     return steps_of(len(steps), back, "TNC")
+
+
+def made_state(func: Callable[..., Any], name: str, info: dict) -> Any:
+    """A state that func makes, of the class of the mode. Functions of mx.np have no `name`."""
+    given = {"name": name, **info}
+    if func is not nd.zeros:
+        taken = inspect.signature(func).parameters
+        if not any([p.kind is p.VAR_KEYWORD for p in taken.values()]):
+            given = {k: v for k, v in given.items() if k in taken}
+    return in_mode(func(**given))
 
 
 def zero_state(F: Any, step: Any, shape: tuple[int, ...], batch_axis: int) -> Any:

@@ -20,11 +20,19 @@ from typing import Any, NamedTuple
 
 from ...kernels import backend as backends
 from ...kernels.backend import Fusion
-from ...kernels.fused import MAX_INPUTS, MAX_OUTPUTS, Group, Result, Step, step_scalars
+from ...kernels.fused import (
+    MAX_INPUTS,
+    MAX_OUTPUTS,
+    Group,
+    Result,
+    Step,
+    alone,
+    step_scalars,
+)
 from ...kernels.loops import Form, form
 from ...kernels.record import FLOATS, lookup
 from ...kernels.shapes import many_axes
-from ...kernels.traits import Reduction, SameMemory
+from ...kernels.traits import Cast, Reduction, SameMemory
 from ..effects import Effects
 from ..graph import Node, Value, topological, typed_node, with_inputs
 from .dead_code import RECOMPUTED
@@ -72,6 +80,47 @@ def _fused(outputs: Sequence[Value], fusion: Fusion, device):
         return None not in (of := {group_of.get(n) for n in nodes if n in present}) and len(of) == 1
 
     return made if kept else list(outputs), whole
+
+
+def one_loop(output: Value, device: Any) -> Value | None:
+    """An operator between casts as one `_fused` operator whose kernel is there already; None: the
+    graph is something else."""
+    nodes = [n for n in topological([output]) if n.op is not None]
+    own = [n for n in nodes if not n.operation.has(Cast)]
+    found = _form(own[0]) if len(own) == 1 else None
+    if found is None or backends.of(device).fusion is None:
+        return None
+    node, shape = own[0], own[0].types[0].shape
+    n = len(node.inputs)
+    inputs: list[Value] = []
+    steps: list[Step] = []
+    operands: list[int] = []
+
+    def add(step: Node, at: tuple[int, ...]) -> int:
+        dynamic = {p.name for p in step.operation.params if p.dynamic}
+        attrs = tuple((k, v) for k, v in step.attrs.items() if k not in dynamic)
+        steps.append(Step(step.operation.name, attrs, at, step.types[0].dtype))
+        return n + len(steps) - 1
+
+    for k, v in enumerate(node.inputs):
+        is_cast = v.node.op is not None
+        inputs.append(v.node.inputs[0] if is_cast else v)
+        operands.append(add(v.node, (k,)) if is_cast else k)
+    last = add(node, tuple(operands))
+    if output.node is not node:
+        if output.node.inputs[0].node is not node:
+            return None
+        last = add(output.node, (last,))
+    if not inputs or prod(shape) == 0 or any(v.node.op is not None for v in inputs):
+        return None
+    shapes = found.shapes or [v.shape for v in node.inputs]
+    seen = tuple((1,) * (len(shape) - len(s)) + tuple(s) for s in shapes)
+    group = Group(shape, seen, tuple(steps), (Result(last, shape),))
+    if alone(group, [v.dtype for v in inputs]) is None:
+        return None
+    scalars = step_scalars(node.attrs, found)
+    attrs = {"group": group, "scalars": scalars, "num_args": n}
+    return Value(typed_node(lookup("_fused"), attrs, inputs))
 
 
 # ---- which nodes can be in a group ---------------------------------------------------------------

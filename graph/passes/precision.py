@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from ...kernels import ops  # noqa: F401  (fills the registry)
 from ...kernels.precision import Policy
 from ...kernels.record import DTYPES, lookup
 from ..graph import Node, Value, rewrite, values_of

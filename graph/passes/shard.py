@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from ...kernels.record import mutated_inputs
 from ...kernels.traits import Permutation, SameMemory
+from ..fronts import expanded
 from ..graph import Node, Value
 from .shard_layouts import Known, Made, Rule, Sharder, Split
 
@@ -18,7 +19,7 @@ def split_graph(
 ) -> list[Value]:
     """The graph of this rank, whose outputs are whole. splits: variables -> those that stand for
     them on this rank. Raises ShardError."""
-    return Sharder(splits, train, _rule).graph(outputs)
+    return Sharder(splits, train, _rule).graph(expanded(outputs))
 
 
 # ---- rules: (sharder, node, inputs) -> (output 0, its layout), or None ---------------------------

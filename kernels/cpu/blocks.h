@@ -1,7 +1,7 @@
 /* Evaluates a generated loop block by block over arrays that broadcast.
  *
- * A loop takes only contiguous arrays. An input that is not (a stride is 0), or that has 16-bit floats, is first copied
- * block by block into a buffer in the L1 cache:
+ * A loop takes only contiguous arrays of its own dtypes. An input that is not contiguous (a stride is 0) is first copied
+ * block by block into a buffer in the L1 cache, one of another dtype is converted there, as are outputs:
  *
  *     direct   the strides of the output: a pointer into the array
  *     fill     innermost stride 0: one value, filled again when the row changes
@@ -35,15 +35,12 @@ typedef struct {
     void *args[PLK_MAX_ARRAYS + PLK_MAX_RESULTS];
     void *apart[PLK_MAX_RESULTS];                    /* where an output goes that is not stored; NULL: it is stored */
     uint64_t raw[PLK_MAX_ARRAYS][BLOCK + PAD];
-    float wide[PLK_MAX_ARRAYS + PLK_MAX_RESULTS][BLOCK + PAD];
+    uint64_t converted[PLK_MAX_ARRAYS + PLK_MAX_RESULTS][BLOCK + PAD];
 } plk_blocks;
-
-static inline int is_16(int dtype) { return dtype == PLK_F16 || dtype == PLK_BF16; }
 
 static int job_begin(plk_job *j, const plk_pointwise *p, void *const *bufs, const double *scalars)
 {
-    int dtype = is_16(p->dtype) ? PLK_F32 : p->dtype == PLK_BOOL ? PLK_U8 : p->dtype;
-    *j = (plk_job){p, p->loop ? (plk_loop)p->loop : p->op < 0 ? NULL : plk_pointwise_loop(p->op, dtype), bufs,
+    *j = (plk_job){p, p->loop ? (plk_loop)p->loop : p->op < 0 ? NULL : plk_pointwise_loop(p->op, p->dtype), bufs,
                    p->n_constants ? p->constants : scalars};
     return j->loop ? PL_OK : pl_fail(PL_EINVAL, "a pointwise kernel was not generated for this dtype");
 }
@@ -259,22 +256,22 @@ static void blocks_run(plk_blocks *b, int64_t at, int64_t n)
             b->filled[k] = 0;
             n_wide = p->n < b->step ? p->n : b->step;
         }
-        if (is_16(p->in_dtype[k])) {
+        if (p->in_as[k] != p->in_dtype[k]) {
             if (fresh)
-                convert(p->in_dtype[k], arg, PLK_F32, b->wide[k], n_wide);
-            arg = b->wide[k];
+                convert(p->in_dtype[k], arg, p->in_as[k], b->converted[k], n_wide);
+            arg = b->converted[k];
         }
         b->args[k] = arg;
     }
     void **outs = b->args + p->n_in;
     for (int k = 0; k < p->n_out; k++) {
         char *y = (char *)j->bufs[p->n_in + k] + at * (int64_t)plk_dtype_bytes(p->out_dtype[k]);
-        outs[k] = b->apart[k] ? b->apart[k] : is_16(p->out_dtype[k]) ? (void *)b->wide[p->n_in + k] : y;
+        outs[k] = b->apart[k] ? b->apart[k] : p->out_as[k] != p->out_dtype[k] ? (void *)b->converted[p->n_in + k] : y;
     }
     j->loop(n, b->args, j->scalars);
     for (int k = 0; k < p->n_out; k++)
-        if (!b->apart[k] && is_16(p->out_dtype[k]))
-            convert(PLK_F32, outs[k], p->out_dtype[k],
+        if (!b->apart[k] && p->out_as[k] != p->out_dtype[k])
+            convert(p->out_as[k], outs[k], p->out_dtype[k],
                     (char *)j->bufs[p->n_in + k] + at * (int64_t)plk_dtype_bytes(p->out_dtype[k]), n);
 }
 #endif

@@ -85,6 +85,13 @@ static void convert(int64_t n, int from, const void *in, int to, void *out)
         memmove(out, in, (size_t)n * plk_dtype_bytes(from));
         return;
     }
+    if (to == PLK_BOOL && plk_dtype_bytes(from) == 1) {
+        const uint8_t *x = in;
+        uint8_t *y = out;
+        for (int64_t i = 0; i < n; i++)
+            y[i] = x[i] != 0;
+        return;
+    }
     if (from == PLK_F16 && to == PLK_F32) {
         halves_to_floats(n, in, out);
         return;

@@ -73,11 +73,43 @@ static void transpose_square(uint32_t *y, int64_t out_row, const uint32_t *x, in
         memcpy(y + i * out_row, scratch[i], sizeof scratch[i]);
 }
 
+/* 8 x 8 bytes: exchanges the blocks off the diagonal, of 4, then 2, then 1. */
+static void transpose_bytes(uint8_t *y, int64_t out_row, const uint8_t *x, int64_t in_row)
+{
+    static const uint64_t low[3] = {0x00000000ffffffff, 0x0000ffff0000ffff, 0x00ff00ff00ff00ff};
+    uint64_t row[8];
+    for (int j = 0; j < 8; j++)
+        memcpy(row + j, x + j * in_row, 8);
+    for (int k = 0, apart = 4; apart; k++, apart /= 2)
+        for (int j = 0; j < 8; j++)
+            if (!(j & apart)) {
+                uint64_t t = ((row[j] >> (8 * apart)) ^ row[j + apart]) & low[k];
+                row[j + apart] ^= t;
+                row[j] ^= t << (8 * apart);
+            }
+    for (int i = 0; i < 8; i++)
+        memcpy(y + i * out_row, row + i, 8);
+}
+
 /* out (n, m) with rows out_row apart = the transpose of in (m, n) with rows in_row apart */
 static void transpose_run(char *out, int64_t out_row, const char *in, int64_t in_row, int64_t n, int64_t m, int size)
 {
     switch (size) {
-    case 1: TILED(uint8_t)
+    case 1: {
+        enum { EDGE = 64 };
+        const uint8_t *x = (const uint8_t *)in;
+        uint8_t *y = (uint8_t *)out;
+        int64_t n0 = n / 8 * 8, m0 = m / 8 * 8;
+        for (int64_t i0 = 0; i0 < n0; i0 += EDGE)
+            for (int64_t j0 = 0; j0 < m0; j0 += EDGE)
+                for (int64_t i = i0; i < n0 && i < i0 + EDGE; i += 8)
+                    for (int64_t j = j0; j < m0 && j < j0 + EDGE; j += 8)
+                        transpose_bytes(y + i * out_row + j, out_row, x + j * in_row + i, in_row);
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t j = i < n0 ? m0 : 0; j < m; j++)
+                y[i * out_row + j] = x[j * in_row + i];
+        break;
+    }
     case 2: TILED(uint16_t)
     case 4: {
         int64_t n0 = n / SQUARE * SQUARE, m0 = m / SQUARE * SQUARE;

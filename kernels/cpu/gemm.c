@@ -51,6 +51,12 @@ static int few_rows(const plk_matmul *p)
     return p->a_depth == 1 && p->b_depth == 1 && p->m <= 5 + p->k / 20 && p->m * p->k <= 32768;
 }
 
+/* Do columns of B fit into a small buffer, and rows of A are too few for packing to pay? */
+static int small(const plk_matmul *p)
+{
+    return p->n <= 64 && (p->n + 31) / 32 * 32 * p->k <= PLK_SMALL && p->m <= 64;
+}
+
 /* bufs: as of plk_matmul_run */
 static int matmul(const plk_matmul *p, void *const *bufs)
 {
@@ -62,6 +68,8 @@ static int matmul(const plk_matmul *p, void *const *bufs)
         t.a_row = p->k, t.a_depth = p->b_depth, t.b_depth = p->a_depth, t.b_column = p->a_row, t.c_row = p->m;
         return plk_matmul_thin(&t, (void *[]){bufs[1], bufs[0], NULL, bufs[3], bufs[4], bufs[5], NULL}, NULL);
     }
+    if (p->m >= 4 && small(p) && !bufs[6])
+        return plk_matmul_small(p, bufs, NULL);
     return few_rows(p) ? plk_matmul_thin(p, bufs, NULL) : plk_matmul_run(p, bufs, NULL);
 }
 

@@ -31,5 +31,7 @@ int plk_gemm_threads(int64_t m, int64_t n, int64_t k);   /* how many threads a m
 void *plk_gemm_scratch(size_t bytes);    /* memory for packed operands, of this thread, until its next call; or NULL */
 
 int plk_matmul_run(const void *params, void *const *bufs, const double *scalars);
+enum { PLK_SMALL = 4096 };    /* elements of B for plk_matmul_small, with columns filled up to a multiple of 32 */
+int plk_matmul_small(const void *params, void *const *bufs, const double *scalars);
 int plk_matmul_thin(const void *params, void *const *bufs, const double *scalars);
 #endif

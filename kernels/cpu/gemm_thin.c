@@ -1,4 +1,4 @@
-/* Matrix products with few rows: B is read in place, since packing it would cost more than it saves. */
+/* Matrix products with few rows: B is read in place, since packing it would cost more than it saves; and small ones. */
 #include "parts.h"
 #include "simd.h"
 #if defined(__AVX__)
@@ -13,7 +13,7 @@ enum { LANES = 8 };
 #else
 enum { LANES = 4 };
 #endif
-enum { ROWS = 3, DOTS = 4, WIDE = 64 };
+enum { ROWS = 3, DOTS = 4, WIDE = 64, SMALL_ROWS = 4, PAIR = 2 * LANES };
 typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
 /* The sums of DOTS vectors. */
@@ -47,6 +47,19 @@ static inline __attribute__((always_inline)) void dots(const int n_rows, const f
     _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++)
         _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++)
             acc[r][c] = (vector){0};
+    if (n_rows == 1) {    /* DOTS chains of additions would wait for each other */
+        vector more[DOTS] = {0};
+        _Pragma("GCC unroll 1") for (; d + 2 * LANES <= k; d += 2 * LANES) {
+            const vector *x = (const vector *)(a + d);
+            _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++) {
+                const vector *y = (const vector *)((c < 3 ? b + c * b_column : b3) + d);
+                acc[0][c] += x[0] * y[0];
+                more[c] += x[1] * y[1];
+            }
+        }
+        _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++)
+            acc[0][c] += more[c];
+    }
     _Pragma("GCC unroll 1") for (; d + LANES <= k; d += LANES) {
         vector x[ROWS];
         _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++)
@@ -63,6 +76,22 @@ static inline __attribute__((always_inline)) void dots(const int n_rows, const f
             for (int c = 0; c < DOTS; c++)
                 out[r * WIDE + c] += a[r * a_row + e] * b[c * b_column + e];
     }
+}
+
+/* The product of two vectors. */
+static float dot(const float *a, const float *b, int64_t n)
+{
+    vector acc[DOTS] = {0};
+    float part[DOTS], total;
+    int64_t d = 0;
+    for (; d + DOTS * LANES <= n; d += DOTS * LANES)
+        _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++)
+            acc[c] += *(const vector *)(a + d + c * LANES) * *(const vector *)(b + d + c * LANES);
+    totals(acc, part);
+    total = (part[0] + part[1]) + (part[2] + part[3]);
+    for (; d < n; d++)
+        total += a[d] * b[d];
+    return total;
 }
 
 /* out[j] = x . (column j of B) for WIDE adjacent columns */
@@ -100,7 +129,9 @@ static void strip(const plk_matmul *p, int64_t n_rows, const float *a, const flo
                 rows(x, p->a_depth, b + i, p->b_depth, p->k, out + r * WIDE + i);
         for (; i < n; i++) {
             float total = 0;
-            for (int64_t d = 0; d < p->k; d++)
+            if (p->a_depth == 1 && p->b_depth == 1)
+                total = dot(x, b + i * p->b_column, p->k);
+            else for (int64_t d = 0; d < p->k; d++)
                 total += x[d * p->a_depth] * b[d * p->b_depth + i * p->b_column];
             out[r * WIDE + i] = total;
         }
@@ -112,6 +143,11 @@ static void finish(const plk_matmul *p, const float *result, int64_t at, int64_t
                    const float *residual, float *c, float *pre)
 {
     float v[WIDE] = {0}, *to = c + at;
+    if (!bias && !residual && !pre && p->beta == 0 && p->act == PLK_ACT_NONE) {
+        for (int64_t q = 0; q < n; q++)
+            to[q] = p->alpha * result[q];
+        return;
+    }
     for (int64_t q = 0; q < n; q++)
         v[q] = p->alpha * result[q] + (p->beta != 0 ? p->beta * to[q] : 0) + (bias ? bias[j + q] : 0);
     if (pre)
@@ -153,6 +189,54 @@ PLK_KERNEL(plk_matmul_thin)
         sums[i] = 0;
         for (int64_t d = 0; d < p->k; d++)
             sums[i] += a[i * p->a_row + d * p->a_depth];
+    }
+    return PL_OK;
+}
+
+/* out[r * WIDE + q] = row r of A . column q of B for n_rows rows and PAIR columns, adjacent in B */
+static inline __attribute__((always_inline)) void small_tile(const plk_matmul *p, const int n_rows, const float *a,
+                                                             const float *b, int64_t b_depth, float *out)
+{
+    vector acc[SMALL_ROWS][2];
+    _Pragma("GCC unroll 4") for (int r = 0; r < n_rows; r++)
+        acc[r][0] = acc[r][1] = (vector){0};
+    _Pragma("GCC unroll 1") for (int64_t d = 0; d < p->k; d++) {
+        const vector *y = (const vector *)(b + d * b_depth);
+        _Pragma("GCC unroll 4") for (int r = 0; r < n_rows; r++) {
+            float x = a[r * p->a_row + d * p->a_depth];
+            acc[r][0] += x * y[0];
+            acc[r][1] += x * y[1];
+        }
+    }
+    _Pragma("GCC unroll 4") for (int r = 0; r < n_rows; r++)
+        memcpy(out + r * WIDE, acc[r], sizeof acc[r]);
+}
+
+/* As plk_matmul_run, for at most WIDE columns and PLK_SMALL elements of B: no thread, no packing of A. */
+PLK_KERNEL(plk_matmul_small)
+{
+    const plk_matmul *p = params;
+    const float *a = bufs[0], *b = bufs[1], *bias = bufs[2], *residual = bufs[3];
+    float packed[PLK_SMALL], v[SMALL_ROWS * WIDE];
+    int64_t width = (p->n + PAIR - 1) / PAIR * PAIR, step = p->b_depth;
+    (void)scalars;
+    if (p->b_column != 1 || p->n != width) {
+        for (int64_t d = 0; d < p->k; d++)
+            for (int64_t q = 0; q < width; q++)
+                packed[d * width + q] = q < p->n ? b[d * p->b_depth + q * p->b_column] : 0;
+        b = packed, step = width;
+    }
+    for (int64_t i = 0; i < p->m; i += SMALL_ROWS) {
+        int64_t rows = p->m - i < SMALL_ROWS ? p->m - i : SMALL_ROWS;
+        const float *from = a + i * p->a_row;
+        for (int64_t q = 0; q < width; q += PAIR)
+            if (rows == SMALL_ROWS)
+                small_tile(p, SMALL_ROWS, from, b + q, step, v + q);
+            else
+                for (int64_t r = 0; r < rows; r++)
+                    small_tile(p, 1, from + r * p->a_row, b + q, step, v + r * WIDE + q);
+        for (int64_t r = 0; r < rows; r++)
+            finish(p, v + r * WIDE, (i + r) * p->c_row, 0, p->n, bias, residual, bufs[4], bufs[5]);
     }
     return PL_OK;
 }

@@ -6,11 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from ..activations import ACTIVATIONS, NUMBERS, OF_NORMS, OF_PRODUCTS, SLOPES, Activation
-from ..loops import LOOPS
+from ..loops import IN_BOOLS, LOOPS
 from ..pointwise import Expression
 from ..record import REGISTRY
+from ..spec import ITEM_BYTES
 from ..statements import MADE, NATIVE_TYPES, SUFFIXES, Loop, Name, statement, translate
 
 OPERATORS_PER_FILE = 24
@@ -35,35 +37,52 @@ EXACT = '#pragma GCC optimize("fp-contract=off")\n'
 
 
 def pointwise_loop(name: str, e: Expression, dtype: str) -> Loop:
+    """The loop of an expression computed in a dtype; one of truth values gives bools."""
     inputs = [f"v_{v}" for v in e.variables]
     scalars = [f"s_{s}" for s in e.scalars]
+    made = statement("y", e, dtype, inputs, scalars)
+    if e.truth:
+        made = made._replace(dtype="uint8" if ITEM_BYTES[dtype] == 1 else "bool")
     return Loop(
         name,
-        [Name(v, dtype) for v in inputs],
+        [Name(v, "bool" if i in e.bools else dtype) for i, v in enumerate(inputs)],
         [Name(s, dtype) for s in scalars],
-        [statement("y", e, dtype, inputs, scalars)],
+        [made],
         ["y"],
     )
 
 
 def dtypes_of(e: Expression) -> list[str]:
-    return list(NATIVE_TYPES) if e.dtypes == "all" else list(SUFFIXES)
+    return [d for d in NATIVE_TYPES if e.serves(d)]
 
 
 def expressions() -> dict[str, Expression]:
-    """Every expression by name, from the records and LOOPS."""
-    return {op.name: op.pointwise for op in REGISTRY.values() if op.pointwise} | LOOPS
+    """The expression of every loop by its name, from the records and LOOPS; of truth values twice,
+    in the operands' dtype and in bools."""
+    given = {op.name: op.pointwise for op in REGISTRY.values() if op.pointwise} | LOOPS
+    found = {name: e._replace(truth=False) for name, e in given.items()}
+    return found | {name + IN_BOOLS: e for name, e in given.items() if e.truth}
 
 
-def loops() -> list[tuple[str, list[str], Callable[[str, str], Loop]]]:
-    """(name, dtypes, (C function, dtype) -> Loop) of every loop: its number is its place here."""
+class Made(NamedTuple):
+    """One loop in several dtypes, and the names under which it is found."""
 
-    def of(e: Expression):
-        return dtypes_of(e), lambda function, dtype: pointwise_loop(function, e, dtype)
+    names: list[str]
+    dtypes: list[str]
+    make: Callable[[str, str], Loop]  # (C function, dtype) -> Loop
 
-    found = {name: of(e) for name, e in expressions().items()}
-    found |= {name: (list(SUFFIXES), make) for name, make in MADE.items()}
-    return [(name, *found[name]) for name in sorted(found)]
+
+def loops() -> list[Made]:
+    """Every loop: its number is its place here. Equal expressions share one."""
+
+    def of(names: list[str], e: Expression) -> Made:
+        return Made(names, dtypes_of(e), lambda function, dtype: pointwise_loop(function, e, dtype))
+
+    sharing: dict[Expression, list[str]] = {}
+    for name, e in sorted(expressions().items()):
+        sharing.setdefault(e, []).append(name)
+    found = [of(names, e) for e, names in sharing.items()]
+    return found + [Made([name], list(SUFFIXES), MADE[name]) for name in sorted(MADE)]
 
 
 def isa_wrapper(isa: str, body: str) -> str:
@@ -88,11 +107,11 @@ def pointwise_files() -> dict[str, str]:
             ),
         ]
         rows = []
-        for k, (name, dtypes, make) in enumerate(ops[part : part + OPERATORS_PER_FILE], part):
+        for k, (names, dtypes, make) in enumerate(ops[part : part + OPERATORS_PER_FILE], part):
             row = []
             for dtype in dtypes:
                 loop = make(f"loop_{k}_{dtype}", dtype)
-                text.append(f"/* {name} */\nstatic {loop.text()}")
+                text.append(f"/* {', '.join(names)} */\nstatic {loop.text()}")
                 row.append(f"[{ENUM[dtype]}] = {loop.name}")
             rows.append(f"    {{{', '.join(row)}}},")
         table = f"plk_{body}_table"
@@ -105,7 +124,8 @@ def pointwise_files() -> dict[str, str]:
         files[f"{body}.inc"] = "\n".join(text)
         files |= {f"{body}_{isa}.c": isa_wrapper(isa, f"{body}.inc") for isa in ISAS}
         tables.append(table)
-    names = ",\n    ".join(f'"{name}"' for name, *_ in ops)
+    named = sorted((name, k) for k, made in enumerate(ops) for name in made.names)
+    listed = ",\n    ".join(f'{{"{name}", {k}}}' for name, k in named)
     by_isa = {isa: ", ".join(f"{t}_{isa}" for t in tables) for isa in ISAS}
     externs = lambda isa: "".join(
         f"extern const plk_loop {t}_{isa}[][PLK_DTYPE_COUNT];\n" for t in tables
@@ -124,17 +144,17 @@ static const loop_table tables[][{len(tables)}] = {{
 #if defined(__x86_64__)
 {"".join(f"    {{{by_isa[isa]}}},{chr(10)}" for isa in x86)}#endif
 }};
-static const char *const names[] = {{
-    {names or '""'}
+static const struct {{ const char *name; int number; }} loops[] = {{
+    {listed or '{"", 0}'}
 }};
 
 int plk_pointwise_find(const char *name)
 {{
-    int low = 0, high = (int)(sizeof names / sizeof *names) - 1;
+    int low = 0, high = (int)(sizeof loops / sizeof *loops) - 1;
     while (low <= high) {{
-        int middle = (low + high) / 2, order = strcmp(name, names[middle]);
+        int middle = (low + high) / 2, order = strcmp(name, loops[middle].name);
         if (order == 0)
-            return middle;
+            return loops[middle].number;
         if (order < 0)
             high = middle - 1;
         else

@@ -17,6 +17,8 @@ typedef struct {
     int32_t size, length_dtype, dtype, batch_first;
     double value;
 } plk_sequence_mask;
+typedef struct { int64_t n; int32_t dtype; } plk_places;
+typedef struct { int64_t n_indices, size; int32_t dtype; } plk_positions;   /* size: of the axis */
 /* cffi stops reading here */
 int64_t plk_take_place(const plk_take *p, const void *indices, int64_t i);   /* index i, inside [0, n) */
 int64_t plk_index_at(const void *indices, int dtype, int64_t i);             /* index i as given */

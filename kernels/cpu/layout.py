@@ -12,7 +12,8 @@ from ..shapes import contiguous
 from ..spec import ITEM_BYTES
 
 MAX_DIMS = lib.PLK_MAX_DIMS
-BYTES_PER_US = 10_000.0  # one core: 10 GB/s
+BYTES_PER_US = 10_000.0  # one core: 10 GB/s from memory, four times that from a cache
+CACHED_BYTES = 1 << 19
 FLOPS_PER_US = 50_000.0  # one core: 50 GFLOP/s in matrix products
 
 
@@ -28,7 +29,8 @@ def nbytes(*types: Type) -> int:
 def cost(*types: Type, steps: float = 0.0) -> float:
     """Microseconds on one core to stream these arrays and take `steps` elementary steps (1 ns
     each)."""
-    return 0.1 + nbytes(*types) / BYTES_PER_US + steps / 1000
+    n = nbytes(*types)
+    return 0.1 + (n - 0.75 * min(n, CACHED_BYTES)) / BYTES_PER_US + steps / 1000
 
 
 def broadcast_strides(shape: Sequence[int], out: Sequence[int]) -> list[int]:

@@ -218,9 +218,8 @@ static void add_columns(worker *w, const plan *m, int64_t base, int64_t first, i
         }
         blocks_run(&w->b, base + reduced_offset(m, r) + first, n * width);
         for (int k = 0; k < p->map.n_out; k++)
-            for (int64_t i = 0; m->methods[k] && i < n; i++)
-                m->methods[k]->rows(w->acc[k],
-                                    (const char *)w->values[k] + (size_t)(i * width) * (is_f64(m, k) ? 8 : 4), width);
+            if (m->methods[k])
+                m->methods[k]->rows(w->acc[k], w->values[k], n, width, width);
     }
 }
 

@@ -20,9 +20,9 @@ static void run(void *arg, int64_t begin, int64_t end)
     const plk_pointwise *p = j->p;
     int direct = 1;
     for (int k = 0; k < p->n_in; k++)
-        direct = direct && p->in_n[k] == p->n && !is_16(p->in_dtype[k]);
+        direct = direct && p->in_n[k] == p->n && p->in_as[k] == p->in_dtype[k];
     for (int k = 0; k < p->n_out; k++)
-        direct = direct && !is_16(p->out_dtype[k]);
+        direct = direct && p->out_as[k] == p->out_dtype[k];
     if (direct) {
         void *args[PLK_MAX_ARRAYS + PLK_MAX_RESULTS];
         for (int k = 0; k < p->n_in; k++)
@@ -32,11 +32,6 @@ static void run(void *arg, int64_t begin, int64_t end)
         j->loop(end - begin, args, j->scalars);
     } else {
         run_blocks(j, begin, end);
-    }
-    if (!p->loop && p->out_dtype[0] == PLK_BOOL) {
-        uint8_t *y = j->bufs[p->n_in];
-        for (int64_t i = begin; i < end; i++)
-            y[i] = y[i] != 0;
     }
 }
 

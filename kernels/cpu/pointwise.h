@@ -8,9 +8,10 @@
 enum { PLK_MAX_ARRAYS = 16, PLK_MAX_RESULTS = 8 };   /* inputs and outputs of one loop */
 typedef struct {
     uintptr_t loop;                              /* of a fused group: a plk_loop compiled at run time; else 0 */
-    int32_t op, dtype;                           /* plk_pointwise_find(), and the dtype of its loop */
+    int32_t op, dtype;                           /* plk_pointwise_find(), and the dtype that it computes in */
     int32_t n_in, n_out, ndim;                   /* ndim: of the collapsed shape */
     int32_t in_dtype[PLK_MAX_ARRAYS], out_dtype[PLK_MAX_RESULTS];
+    int32_t in_as[PLK_MAX_ARRAYS], out_as[PLK_MAX_RESULTS];   /* in the loop: others are converted, block by block */
     int64_t n, work;                             /* elements computed; elementary steps, for pl_threads */
     int64_t shape[PLK_MAX_DIMS];
     int64_t strides[PLK_MAX_ARRAYS][PLK_MAX_DIMS];   /* in elements; the innermost is 0 or 1 */

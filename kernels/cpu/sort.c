@@ -1,14 +1,16 @@
 /* Sorts lines by keys: unsigned integers in the order of the elements, with NaN last in ascending and descending order.
- * Equal elements keep their order. A small k is selected in one pass, else a line is merged from sorted runs. */
+ * Equal elements keep their order. A small k is selected in one pass; a short line is merged from sorted runs, a longer
+ * one sorted digit by digit: its elements alone (-0 before 0), or each with its place. */
 #include "sort.h"
 #include "cast.h"
 #include "dtype.h"
 #include "engine/core/scratch.h"
 #include "parts.h"
 
+#include <math.h>
 #include <stdlib.h>
 
-enum { RUN = 16, FEW = 64, BLOCK = 16 };
+enum { RUN = 16, FEW = 64, BLOCK = 16, SHORT = 128, LONG = 16384, MOST_DIGITS = 8, VALUES = 2048 };
 typedef struct { uint64_t key; int64_t at; } item;
 
 static uint64_t key_of(const void *x, int dtype, int64_t i, int ascend)
@@ -63,6 +65,119 @@ static item *merge_sort(item *a, item *scratch, int64_t n)
         scratch = other;
     }
     return a;
+}
+
+/* Sorts by the bits of key(e) from the lowest digit on; returns the sorted array, which is a or scratch. Digits that are
+ * equal in all elements cost nothing but their counting. */
+#define RADIX(E, name, KEY, KEY_BITS) \
+    static E *radix_##name(E *a, E *scratch, int64_t n) \
+    { \
+        int64_t counts[MOST_DIGITS][VALUES]; \
+        int bits = n < LONG ? 8 : 11, digits = (KEY_BITS + bits - 1) / bits, mask = (1 << bits) - 1; \
+        for (int d = 0; d < digits; d++) \
+            memset(counts[d], 0, sizeof *counts[d] << bits); \
+        for (int64_t i = 0; i < n; i++) \
+            for (int d = 0; d < digits; d++) \
+                counts[d][(KEY(a[i]) >> (d * bits)) & (unsigned)mask]++; \
+        for (int d = 0; d < digits; d++) { \
+            int64_t *at = counts[d], sum = 0; \
+            int shift = d * bits; \
+            if (at[(KEY(a[0]) >> shift) & (unsigned)mask] == n) \
+                continue; \
+            for (int v = 0; v <= mask; v++) { \
+                int64_t some = at[v]; \
+                at[v] = sum; \
+                sum += some; \
+            } \
+            for (int64_t i = 0; i < n; i++) \
+                scratch[at[(KEY(a[i]) >> shift) & (unsigned)mask]++] = a[i]; \
+            E *other = a; \
+            a = scratch; \
+            scratch = other; \
+        } \
+        return a; \
+    }
+#define ITSELF(e) (e)
+#define HIGH_HALF(e) ((e) >> 32)
+#define KEY_OF(e) ((e).key)
+RADIX(uint32_t, u32, ITSELF, 32)
+RADIX(uint64_t, u64, ITSELF, 64)
+RADIX(uint64_t, placed, HIGH_HALF, 32)
+RADIX(item, items, KEY_OF, 64)
+
+/* Elements as keys and back; of floats NaN is the last key in both orders. */
+#define KEYS_OF_FLOATS(T, K, s) \
+    static K key_##s(T v, K turn) \
+    { \
+        const K top = (K)1 << (8 * sizeof(K) - 1); \
+        K key; \
+        memcpy(&key, &v, sizeof key); \
+        return v != v ? ~(K)0 : (key & top ? ~key : key | top) ^ turn; \
+    } \
+    static T value_##s(K key, K turn) \
+    { \
+        const K top = (K)1 << (8 * sizeof(K) - 1); \
+        T v; \
+        if (key == ~(K)0) \
+            return (T)NAN; \
+        key ^= turn; \
+        key = key & top ? key ^ top : ~key; \
+        memcpy(&v, &key, sizeof v); \
+        return v; \
+    }
+#define KEYS_OF_WHOLE(T, K, s, LOWEST) \
+    static K key_##s(T v, K turn) { return ((K)v - (K)LOWEST) ^ turn; } \
+    static T value_##s(K key, K turn) { return (T)((key ^ turn) + (K)LOWEST); }
+#define SORT_VALUES(T, K, s, radix) \
+    static void sort_values_##s(const plk_sort *p, const void *from, void *to, void *scratch) \
+    { \
+        const T *x = from; \
+        T *y = to; \
+        K *keys = scratch, turn = p->ascend ? 0 : ~(K)0; \
+        for (int64_t i = 0; i < p->n; i++) \
+            keys[i] = key_##s(x[i * p->inner], turn); \
+        keys = radix_##radix(keys, keys + p->n, p->n); \
+        for (int64_t i = 0; i < p->k; i++) \
+            y[i * p->inner] = value_##s(keys[i], turn); \
+    }
+KEYS_OF_FLOATS(float, uint32_t, f32) SORT_VALUES(float, uint32_t, f32, u32)
+KEYS_OF_FLOATS(double, uint64_t, f64) SORT_VALUES(double, uint64_t, f64, u64)
+KEYS_OF_WHOLE(int32_t, uint32_t, i32, INT32_MIN) SORT_VALUES(int32_t, uint32_t, i32, u32)
+KEYS_OF_WHOLE(int64_t, uint64_t, i64, INT64_MIN) SORT_VALUES(int64_t, uint64_t, i64, u64)
+KEYS_OF_WHOLE(int8_t, uint32_t, i8, INT8_MIN) SORT_VALUES(int8_t, uint32_t, i8, u32)
+KEYS_OF_WHOLE(uint8_t, uint32_t, u8, 0) SORT_VALUES(uint8_t, uint32_t, u8, u32)
+
+static void sort_values(const plk_sort *p, const void *x, void *y, void *scratch)
+{
+    switch (p->dtype) {
+    case PLK_F32: sort_values_f32(p, x, y, scratch); break;
+    case PLK_F64: sort_values_f64(p, x, y, scratch); break;
+    case PLK_I32: sort_values_i32(p, x, y, scratch); break;
+    case PLK_I64: sort_values_i64(p, x, y, scratch); break;
+    case PLK_I8: sort_values_i8(p, x, y, scratch); break;
+    default: sort_values_u8(p, x, y, scratch);
+    }
+}
+
+/* Sorts a long line of 4-byte elements with their places: both in 8 bytes. */
+static item *sort_placed(const plk_sort *p, const char *x, int64_t first, item *items)
+{
+    uint64_t *both = (uint64_t *)(void *)(items + p->n), turn = p->ascend ? 0 : UINT32_MAX;
+    for (int64_t i = 0; i < p->n; i++) {
+        int64_t at = first + i * p->inner;
+        uint32_t key;
+        if (p->dtype == PLK_F32) {
+            float v = ((const float *)(const void *)x)[at];
+            key = key_f32(v == 0 ? 0 : v, (uint32_t)turn);
+        } else {
+            key = key_i32(((const int32_t *)(const void *)x)[at], (uint32_t)turn);
+        }
+        both[i] = (uint64_t)key << 32 | (uint64_t)i;
+    }
+    both = radix_placed(both, both + p->n, p->n);
+    for (int64_t i = 0; i < p->k; i++)
+        items[i].at = (int64_t)(both[i] & UINT32_MAX);
+    return items;
 }
 
 /* Does any of BLOCK adjacent floats sort before `worst`? NaN never does; everything sorts before NaN. */
@@ -135,15 +250,23 @@ static void sort_lines(void *arg, int64_t begin, int64_t end)
         __atomic_store_n(&j->failed, 1, __ATOMIC_RELAXED);
         return;
     }
+    int values_alone = p->give == PLK_SORT_VALUES && !few && p->n > SHORT / 2;
+    int placed = (p->dtype == PLK_F32 || p->dtype == PLK_I32) && p->n > SHORT && p->n < UINT32_MAX;
     for (int64_t line = begin; line < end; line++) {
         int64_t o = line / p->inner, c = line % p->inner, first = o * p->n * p->inner + c;
         item *items = scratch;
+        if (values_alone) {
+            sort_values(p, x + (size_t)first * size, values + (size_t)(o * p->k * p->inner + c) * size, scratch);
+            continue;
+        }
         if (few) {
             select_few(p, x, first, items);
+        } else if (placed) {
+            items = sort_placed(p, x, first, items);
         } else {
             for (int64_t i = 0; i < p->n; i++)
                 items[i] = (item){key_of(x, p->dtype, first + i * p->inner, p->ascend), i};
-            items = merge_sort(items, items + p->n, p->n);
+            items = (p->n > SHORT ? radix_items : merge_sort)(items, items + p->n, p->n);
         }
         for (int64_t i = 0; i < p->k; i++) {
             int64_t to = (o * p->k + i) * p->inner + c, from = first + items[i].at * p->inner;

@@ -335,6 +335,10 @@ PLK_INLINE float plk_hypot_f32(float x, float y) { return hypotf(x, y); }
 PLK_INLINE double plk_hypot_f64(double x, double y) { return hypot(x, y); }
 PLK_INLINE float plk_atan2_f32(float x, float y) { return atan2f(x, y); }
 PLK_INLINE double plk_atan2_f64(double x, double y) { return atan2(x, y); }
+PLK_INLINE float plk_copysign_f32(float x, float y) { return copysignf(x, y); }
+PLK_INLINE double plk_copysign_f64(double x, double y) { return copysign(x, y); }
+PLK_INLINE float plk_nextafter_f32(float x, float y) { return nextafterf(x, y); }
+PLK_INLINE double plk_nextafter_f64(double x, double y) { return nextafter(x, y); }
 PLK_INLINE float plk_div_f32(float x, float y) { return x / y; }
 PLK_INLINE double plk_div_f64(double x, double y) { return x / y; }
 PLK_INLINE float plk_fmod_f32(float x, float y) { return fmodf(x, y); }
@@ -350,6 +354,23 @@ PLK_INLINE double plk_mod_f64(double x, double y)
 {
     double r = y == 0 ? 0 : fmod(x, y);
     return r != 0 ? ((r < 0) != (y < 0) ? r + y : r) : copysign(0, y);
+}
+/* The largest whole number not above x / y. Not floor(x / y), whose division rounds up: 1 // 0.1 is 9. */
+PLK_INLINE double plk_floordiv_f64(double x, double y)
+{
+    double r = fmod(x, y), q = (x - r) / y;
+    if (y == 0)
+        return x / y;
+    q -= r != 0 && (r < 0) != (y < 0) ? 1 : 0;
+    return q == 0 ? copysign(0, x / y) : rint(q);
+}
+PLK_INLINE float plk_floordiv_f32(float x, float y)
+{
+    float r = fmodf(x, y), q = (x - r) / y;
+    if (y == 0.0f)
+        return x / y;
+    q -= r != 0.0f && (r < 0.0f) != (y < 0.0f) ? 1.0f : 0.0f;
+    return q == 0.0f ? copysignf(0.0f, x / y) : rintf(q);
 }
 PLK_INLINE int64_t plk_mod_int(int64_t x, int64_t y)
 {
@@ -368,6 +389,19 @@ PLK_INLINE int64_t plk_floordiv_int(int64_t x, int64_t y)
     int64_t q = plk_div_int(x, y);
     return y != 0 && y != -1 && x % y != 0 && (x < 0) != (y < 0) ? q - 1 : q;
 }
+/* Of the absolute values; of 0 and 0 it is 0. */
+PLK_INLINE int64_t plk_gcd_int(int64_t x, int64_t y)
+{
+    uint64_t a = x < 0 ? 0 - (uint64_t)x : (uint64_t)x, b = y < 0 ? 0 - (uint64_t)y : (uint64_t)y;
+    while (b) {
+        uint64_t rest = a % b;
+        a = b, b = rest;
+    }
+    return (int64_t)a;
+}
+/* Shifts by 64 or more, or by a negative number: all bits leave. */
+PLK_INLINE int64_t plk_shl_int(int64_t x, int64_t y) { return y < 0 || y > 63 ? 0 : (int64_t)((uint64_t)x << y); }
+PLK_INLINE int64_t plk_shr_int(int64_t x, int64_t y) { return x >> (y < 0 || y > 63 ? 63 : y); }
 PLK_INLINE int64_t plk_pow_int(int64_t x, int64_t y)
 {
     uint64_t v = 1, b = (uint64_t)x;

@@ -20,7 +20,7 @@ BOTH(lgamma) BOTH(tgamma) BOTH(floor) BOTH(ceil) BOTH(trunc) BOTH(rint) BOTH(rou
 #define BOTH(name) \
     DEVICE float plk_##name##_f32(float x, float y) { return name##f(x, y); } \
     DEVICE double plk_##name##_f64(double x, double y) { return name(x, y); }
-BOTH(pow) BOTH(hypot) BOTH(atan2) BOTH(fmod)
+BOTH(pow) BOTH(hypot) BOTH(atan2) BOTH(fmod) BOTH(copysign) BOTH(nextafter)
 #undef BOTH
 
 DEVICE float plk_abs_f32(float x) { return fabsf(x); }
@@ -106,6 +106,35 @@ DEVICE double plk_mod_f64(double x, double y)
     double r = y == 0 ? 0 : fmod(x, y);
     return r != 0 ? ((r < 0) != (y < 0) ? r + y : r) : copysign(0.0, y);
 }
+/* As in cpu/vecmath.h. */
+DEVICE double plk_floordiv_f64(double x, double y)
+{
+    double r = fmod(x, y), q = (x - r) / y;
+    if (y == 0)
+        return x / y;
+    q -= r != 0 && (r < 0) != (y < 0) ? 1 : 0;
+    return q == 0 ? copysign(0.0, x / y) : rint(q);
+}
+DEVICE float plk_floordiv_f32(float x, float y)
+{
+    float r = fmodf(x, y), q = (x - r) / y;
+    if (y == 0.0f)
+        return x / y;
+    q -= r != 0.0f && (r < 0.0f) != (y < 0.0f) ? 1.0f : 0.0f;
+    return q == 0.0f ? copysignf(0.0f, x / y) : rintf(q);
+}
+DEVICE int64_t plk_gcd_int(int64_t x, int64_t y)
+{
+    uint64_t a = x < 0 ? 0 - (uint64_t)x : (uint64_t)x, b = y < 0 ? 0 - (uint64_t)y : (uint64_t)y;
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return (int64_t)a;
+}
+DEVICE int64_t plk_shl_int(int64_t x, int64_t y) { return y < 0 || y > 63 ? 0 : (int64_t)((uint64_t)x << y); }
+DEVICE int64_t plk_shr_int(int64_t x, int64_t y) { return x >> (y < 0 || y > 63 ? 63 : y); }
 DEVICE int64_t plk_mod_int(int64_t x, int64_t y)
 {
     if (y == 0 || y == -1)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..record import NATIVE_FLOATS
-from ..statements import NATIVE_TYPES, Loop, Name, Statement
+from ..statements import NATIVE_TYPES, VALUES, Loop, Name, Statement
 from .layout import TYPES
 
 FUNCTION = "plk_compiled"
@@ -107,7 +107,7 @@ def _loaded(loop: Loop, pattern: Pattern, vector: str, of: str) -> list[str]:
 def _ones(loop: Loop, pattern: Pattern) -> list[str]:
     used = _used(loop)
     return [
-        f"const {NATIVE_TYPES[v.dtype]} {v.name} = value_of(*in_{v.name});"
+        f"const {VALUES[v.dtype]} {v.name} = value_of(*in_{v.name});"
         for v, kind in zip(loop.inputs, pattern.kinds)
         if kind == ONE and v.name in used
     ]
@@ -119,13 +119,13 @@ def _element(loop: Loop, pattern: Pattern, of: str) -> list[str]:
     for v, kind in zip(loop.inputs, pattern.kinds):
         if v.name in used and kind != ONE:
             item = "" if kind == INNER else ".at[k]"
-            t = NATIVE_TYPES[v.dtype]
+            t = VALUES[v.dtype]
             lines.append(f"const {t} {v.name} = value_of(l_{v.name}{of}{item});")
     return lines + [_assign(s) for s in loop.statements]
 
 
 def _assign(s: Statement) -> str:
-    return f"const {NATIVE_TYPES[s.dtype]} {s.name} = ({NATIVE_TYPES[s.dtype]})({s.text});"
+    return f"const {VALUES[s.dtype]} {s.name} = ({VALUES[s.dtype]})({s.text});"
 
 
 def _indent(lines: Sequence[str], depth: int = 1) -> list[str]:

@@ -95,7 +95,9 @@ def _power(xp, a, b):
     if _is_float(a) and _is_float(b):
         # to the power of 0.5 NumPy takes a square root, of -inf NaN
         return xp.where(xp.isinf(a) & xp.equal(b, 0.5), xp.abs(a), xp.power(a, b))
-    return xp.trunc(xp.power(a.astype(xp.float64), b.astype(xp.float64))).astype(xp.int64)
+    a, b = xp.asarray(a).astype(xp.int64), xp.asarray(b).astype(xp.int64)
+    inverse = xp.where(a == 1, 1, xp.where(a == -1, 1 - 2 * (b % 2), 0))
+    return xp.where(b < 0, inverse, xp.power(a, xp.maximum(b, 0)))
 
 
 def _hypot(xp, a, b):
@@ -209,13 +211,12 @@ ARITHMETIC = (
         "pow(a, b)",
         _power,
         lambda F, dy, a, b, y: (dy * b * F._power(a, b - 1), dy * y * F.log(a)),
-        dtypes="float",
         domain=(0.3, 3),
         doc="lhs to the power of rhs; of integers towards 0.",
     ),
     Arithmetic(
         ("_maximum", "_Maximum"),
-        ("broadcast_maximum", "_npi_maximum"),
+        ("broadcast_maximum",),
         "a > b || a != a ? a : b",
         _maximum,
         _maximum_grad,
@@ -223,7 +224,7 @@ ARITHMETIC = (
     ),
     Arithmetic(
         ("_minimum", "_Minimum"),
-        ("broadcast_minimum", "_npi_minimum"),
+        ("broadcast_minimum",),
         "a < b || a != a ? a : b",
         _minimum,
         _minimum_grad,
@@ -300,6 +301,7 @@ for key, (text, ref) in LOGIC.items():
             native=True,
             fill=None if name.startswith("broadcast") else elementwise,
             dtypes="all",
+            truth=True,
             samples=draws,
             doc=f"1 where ({text.format('lhs', 'rhs')}), else 0, in the operands' dtype.",
         )
@@ -311,6 +313,7 @@ for key, (text, ref) in LOGIC.items():
         native=True,
         aliases=(f"_{capitalized.replace('_', '')}Scalar",),
         dtypes="all",
+        truth=True,
         out_dtype=_scalar_dtype,
         samples=tuple(sample(values([[0, 1, -2], [0.5, 1, 2]]), scalar=s) for s in (1.0, 0.0)),
         doc=f"1 where ({text.format('data', 'scalar')}), else 0, in data's dtype.",
@@ -419,7 +422,6 @@ SCALAR = (
         _power,
         lambda F, dy, x, y, scalar: dy * F._scaled_power(x, factor=scalar, scalar=scalar - 1),
         "data to the power of scalar.",
-        dtypes="float",
         domain=(0.3, 3),
     ),
     Scalar(
@@ -428,25 +430,24 @@ SCALAR = (
         _power,
         lambda F, dy, x, y, scalar: dy * y * log(scalar),
         "scalar to the power of data.",
-        dtypes="float",
         swapped=True,
     ),
     Scalar(
-        ("_maximum_scalar", "_MaximumScalar", "_npi_maximum_scalar"),
+        ("_maximum_scalar", "_MaximumScalar"),
         "x > scalar || x != x ? x : scalar",
         _maximum,
         lambda F, dy, x, y, scalar: dy * (x >= scalar),
         "The larger of data and scalar; NaN stays NaN.",
     ),
     Scalar(
-        ("_minimum_scalar", "_MinimumScalar", "_npi_minimum_scalar"),
+        ("_minimum_scalar", "_MinimumScalar"),
         "x < scalar || x != x ? x : scalar",
         _minimum,
         lambda F, dy, x, y, scalar: dy * (x <= scalar),
         "The smaller of data and scalar; NaN stays NaN.",
     ),
     Scalar(
-        ("_hypot_scalar", "_HypotScalar", "_npi_hypot_scalar"),
+        ("_hypot_scalar", "_HypotScalar"),
         "hypot(x, scalar)",
         _hypot,
         lambda F, dy, x, y, scalar: dy * x / y,

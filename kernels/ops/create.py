@@ -40,7 +40,6 @@ _filled("_zeros", 0, "Zeros of a shape and dtype.")
 _filled("_ones", 1, "Ones of a shape and dtype.")
 operator(
     "_full",
-    aliases=("_npi_full",),
     traits=(Constant(), LoopForm(constant_form)),
     inputs=(),
     infer=_shaped,

@@ -121,7 +121,12 @@ def _check_stype(op, shape, forward_stype):
         raise ShapeError(op, f"a csr array has two axes, got the shape {shape}")
 
 
-def _dot_infer(ins, transpose_a, transpose_b, forward_stype):
+def _of_vectors(to_scalar: bool) -> tuple[int, ...]:
+    """The shape of the product of two vectors."""
+    return () if to_scalar else (1,)
+
+
+def _dot_infer(ins, transpose_a, transpose_b, forward_stype, to_scalar):
     a, b = ins[0].shape, ins[1].shape
     dtype = same_dtype("dot", ins, ("lhs", "rhs"))
     if not a or not b:
@@ -146,19 +151,19 @@ def _dot_infer(ins, transpose_a, transpose_b, forward_stype):
                 else None
             ),
         )
-    shape = (left + right) or (1,)
+    shape = (left + right) or _of_vectors(to_scalar)
     _check_stype("dot", shape, forward_stype)
     return [Type(shape, dtype)]
 
 
-def _dot_ref(xp, a, b, *, transpose_a, transpose_b, forward_stype):
+def _dot_ref(xp, a, b, *, transpose_a, transpose_b, forward_stype, to_scalar):
     left, k, right, _ = _split_dot(a.shape, b.shape, transpose_a, transpose_b)
     a = a.reshape(k, prod(left)).T if transpose_a else a.reshape(prod(left), k)
     b = b.reshape(prod(right), k).T if transpose_b else b.reshape(k, prod(right))
-    return (a @ b).reshape((left + right) or (1,))
+    return (a @ b).reshape((left + right) or _of_vectors(to_scalar))
 
 
-def _dot_grad(F, dys, xs, ys, transpose_a, transpose_b, forward_stype):
+def _dot_grad(F, dys, xs, ys, transpose_a, transpose_b, forward_stype, to_scalar):
     a, b = xs
     left, k, right, _ = _split_dot(a.shape, b.shape, transpose_a, transpose_b)
     m, n = prod(left), prod(right)
@@ -187,7 +192,10 @@ operator(
     aliases=("_sparse_dot",),
     traits=(Matmul(_transposes), RowGradient(_has_row_gradient)),
     inputs=("lhs", "rhs"),
-    params=_MATMUL_PARAMS,
+    params=(
+        *_MATMUL_PARAMS,
+        Param("to_scalar", "bool", False, doc="shape () of two vectors, as in NumPy", keyword=True),
+    ),
     infer=_dot_infer,
     ref=_dot_ref,
     grad=_dot_grad,
@@ -197,6 +205,7 @@ operator(
         sample((3, 4), (5, 4), transpose_b=True),
         sample((4, 3), (5, 4), transpose_a=True, transpose_b=True),
         sample((4,), (4,)),
+        sample((4,), (4,), to_scalar=True),
         sample((4,), (4, 3)),
         sample((2, 4), (4,)),
         sample((2, 3, 4), (4, 5)),

@@ -17,6 +17,7 @@ from ..traits import (
     Rematerializes,
 )
 from . import norm  # noqa: F401  (its record is looked up below)
+from .index import places_now
 
 # ---- BatchNorm's relatives -----------------------------------------------------------------------
 
@@ -398,10 +399,7 @@ def _mask_infer(ins, axis):
 def _mask_now(call, inputs, out, axis):
     data, index = inputs
     _mask_check([Type(tuple(a.shape)) for a in inputs], axis)
-    kept = call("_not_equal_scalar", index, scalar=0.0)
-    n = int(call("sum", call("Cast", kept, dtype="int64")).asscalar())
-    order = call("argsort", kept, is_ascend=False, dtype="int64")
-    return call("take", data, call("slice_axis", order, axis=0, begin=0, end=n), axis=0, out=out)
+    return call("take", data, places_now(call, index), axis=0, out=out)
 
 
 operator(

@@ -44,7 +44,7 @@ unary(
     lambda xp, x: x,
     dtypes="all",
     native=True,
-    aliases=("_sparse_stop_gradient", "stop_gradient"),
+    aliases=("_sparse_stop_gradient", "stop_gradient", "_npx_stop_gradient"),
     traits=(Identity(passes=False),),
     doc="x; no gradient passes back.",
 )

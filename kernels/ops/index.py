@@ -9,9 +9,9 @@ from math import prod
 from typing import Any
 
 from ...engine.error import DTypeError, IndexOutOfRange, OperatorError, ShapeError, compose
-from ..record import LARGE, Array, Param, Type, operator, sample, values
+from ..record import LARGE, NATIVE, Array, Param, Type, operator, sample, values
 from ..shapes import must_be, one_axis
-from ..traits import RowGradient, RowScatter
+from ..traits import Decomposition, RowGradient, RowScatter
 
 MODES = ("clip", "raise", "wrap")
 
@@ -78,7 +78,6 @@ TAKE = (Param("axis", "int", 0), Param("mode", MODES, "clip"))
 INDICES = values([[0, 2, -1], [1, 0, 7]])
 operator(
     "take",
-    aliases=("_npi_take",),
     inputs=("a", "indices"),
     params=TAKE,
     infer=_take_infer,
@@ -411,4 +410,60 @@ operator(
     ref=_unravel_ref,
     samples=(sample(values([4, 11]), shape=(3, 4)), sample(values([14]), shape=(-1, 4))),
     doc="One row of indices for each axis, from positions in a flattened array of a shape.",
+)
+
+
+# ---- places of what is not 0 ---------------------------------------------------------------------
+
+
+def _places_ref(xp, x):
+    at = xp.flatnonzero(x)
+    return xp.concatenate([at, xp.zeros(x.size - at.size, at.dtype)]), xp.asarray([at.size])
+
+
+operator(
+    "_places",
+    infer=lambda ins: [Type((prod(ins[0].shape),), "int64"), Type((1,), "int64")],
+    n_outputs=2,
+    ref=_places_ref,
+    samples=(
+        sample(values([[0, 1, 0], [2, 0, float("nan")]])),
+        sample(values([0.0, -0.0])),
+        sample(values([3.0])),
+    ),
+    doc="Where the flat data is not 0, then zeros, int64 (data.size,); and how many, (1,).",
+)
+
+
+def places_now(call: Any, x: Array) -> Array:
+    """Where an array, seen flat, is not 0: int64 (n,). Waits for the values."""
+    places, count = call("_places", x)
+    return call("slice_axis", places, axis=0, begin=0, end=int(count.asscalar()))
+
+
+def _positions_ref(xp, data, size):
+    at = inside(xp, "_positions", data, size)
+    return xp.where(at < 0, at + size, at)
+
+
+def _positions_body(F, data, size):
+    at = F.Cast(data, dtype="int64")
+    below = F.Cast(F._lesser_scalar(at, scalar=0.0), dtype="int64")
+    return [F.broadcast_add(at, F._mul_scalar(below, scalar=float(size)))]
+
+
+def _positions_infer(ins, size):
+    if ins[0].dtype not in NATIVE:
+        raise DTypeError("_positions", f"data must not be {ins[0].dtype}", fix="x.astype('int64')")
+    return [Type(ins[0].shape, "int64")]
+
+
+operator(
+    "_positions",
+    params=(Param("size", "int", limits=LARGE),),
+    infer=_positions_infer,
+    ref=_positions_ref,
+    traits=(Decomposition(_positions_body),),  # a GPU does not say what lies outside
+    samples=(sample(values([[0, 2], [-3, -1]], "int64"), size=3), sample(values([1.5]), size=2)),
+    doc="Indices of an axis as positions in [0, size), int64: negative ones count from the end.",
 )

@@ -28,7 +28,7 @@ def _inverse_grad(F, dys, xs, ys):
 
 operator(
     "_linalg_inverse",
-    aliases=("linalg_inverse", "_npi_inv"),
+    aliases=("linalg_inverse",),
     inputs=("A",),
     infer=same_matrix("linalg_inverse"),
     ref=_inverse_ref,
@@ -67,24 +67,50 @@ def _to_matrix(F, dy, a):
     return F.reshape_to(dy, shape=(*a.shape[:-2], 1, 1))
 
 
-def _det_grad(F, dys, xs, ys):
+def _cofactors_ref(xp, a):
+    u, s, vh = xp.linalg.svd(a)
+    one = xp.eye(a.shape[-1], dtype=bool)
+    others = xp.where(one, 1, s[..., None, :]).prod(axis=-1)  # of each singular value: the product
+    sign = xp.linalg.det(u) * xp.linalg.det(vh)
+    return (u * (sign[..., None] * others)[..., None, :]) @ vh
+
+
+def _cofactors_grad(F, dys, xs, ys):
+    g, y = dys[0], ys[0]
     inverse = F.SwapAxis(F._linalg_inverse_or_zero(xs[0]), dim1=-2, dim2=-1)
-    return [F.broadcast_mul(_to_matrix(F, F.elemwise_mul(dys[0], ys[0]), xs[0]), inverse)]
+    total = F.sum(F.elemwise_mul(g, y), axis=(-2, -1), keepdims=True)
+    rest = F.linalg_gemm2(F.linalg_gemm2(inverse, g, transpose_b=True), y)
+    return [F.elemwise_sub(F.broadcast_mul(inverse, total), rest)]
+
+
+operator(
+    "_linalg_cofactors",
+    inputs=("A",),
+    infer=same_matrix("_linalg_cofactors"),
+    ref=_cofactors_ref,
+    grad=_cofactors_grad,
+    samples=(sample((3, 3)), sample((2, 4, 4)), sample((2, 1, 1))),
+    doc=(
+        "The derivative of the determinant of each matrix, a singular one too, whose own gradient"
+        " counts as zero."
+    ),
+)
+
+
+def _det_grad(F, dys, xs, ys):
+    return [F.broadcast_mul(F._linalg_cofactors(xs[0]), _to_matrix(F, dys[0], xs[0]))]
 
 
 operator(
     "_linalg_det",
     output_names=("output0",),
-    aliases=("linalg_det", "_npi_det"),
+    aliases=("linalg_det",),
     inputs=("A",),
     infer=_scalars("linalg_det", 1),
     ref=lambda xp, a: xp.linalg.det(a).reshape(a.shape[:-2] or (1,)),
     grad=_det_grad,
     samples=(sample((3, 3)), sample((2, 2, 3, 3)), sample((1, 1))),
-    doc=(
-        "The determinant of each matrix; shape (1,) for one matrix. The gradient of a singular"
-        " matrix is zero."
-    ),
+    doc="The determinant of each matrix; shape (1,) for one matrix.",
 )
 
 
@@ -95,7 +121,7 @@ def _slogdet_grad(F, dys, xs, ys):
 
 operator(
     "_linalg_slogdet",
-    aliases=("linalg_slogdet", "_npi_slogdet"),
+    aliases=("linalg_slogdet",),
     inputs=("A",),
     n_outputs=2,
     output_names=("output0", "output1"),

@@ -419,6 +419,7 @@ def _group_ref(xp, x, gamma, beta, *, num_groups, eps, **_):
 
 operator(
     "GroupNorm",
+    aliases=("_npx_group_norm",),
     inputs=_AFFINE,
     params=(
         Param("num_groups", "int", 1, limits=COUNT),
@@ -465,6 +466,7 @@ def _instance_ref(xp, x, gamma, beta, *, eps):
 
 operator(
     "InstanceNorm",
+    aliases=("_npx_instance_norm",),
     inputs=_AFFINE,
     params=(Param("eps", "float", 1e-3),),
     n_outputs=3,

@@ -8,27 +8,53 @@ from math import prod
 from typing import Any
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import COUNT, Array, Param, Sample, Shape, Type, operator, sample, uniform, values
+from ..record import (
+    COUNT,
+    FLOATS,
+    Array,
+    Param,
+    Sample,
+    Shape,
+    Type,
+    dtype_name,
+    operator,
+    sample,
+    uniform,
+    values,
+)
 from ..shapes import many_axes
 from ..traits import (
     Decomposition,
     Reduction,
 )
 
+TO_SCALAR = Param(
+    "to_scalar",
+    "bool",
+    False,
+    doc="shape () where all axes are reduced, as in NumPy",
+    keyword=True,
+)
 AXES = (
     Param("axis", "shape?", None),
     Param("keepdims", "bool", False),
     Param("exclude", "bool", False),
+    TO_SCALAR,
+)
+DTYPE = Param(
+    "dtype", "dtype?", None, doc="of the result of whole numbers; None: data's", keyword=True
 )
 
 
-def reduced_shape(shape: Shape, axes: Collection[int], keepdims: bool) -> tuple[int, ...]:
-    """The shape after a reduction: (1,), not (), where every axis of an array is reduced, as MXNet
-    has it."""
+def reduced_shape(
+    shape: Shape, axes: Collection[int], keepdims: bool, to_scalar: bool = False
+) -> tuple[int, ...]:
+    """The shape after a reduction: (1,) where every axis of an array is reduced, as MXNet has it;
+    () with to_scalar."""
     kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
     if keepdims or not shape:
         return kept
-    return tuple(n for i, n in enumerate(shape) if i not in axes) or (1,)
+    return tuple(n for i, n in enumerate(shape) if i not in axes) or (() if to_scalar else (1,))
 
 
 def spread(F: Any, dy: Array, shape: Shape, axes: Collection[int]) -> Array:
@@ -61,39 +87,45 @@ def reduction(
     grad: Callable[[Any, Array, Array, Array, Shape], Array],
     *,
     empty: bool = True,
+    wide: bool = False,
     aliases: tuple[str, ...] = (),
     samples: tuple[Sample, ...] | None = None,
     doc: str = "",
 ) -> None:
     """Registers a reduction. ref: (xp, x, axes) -> array with the axes kept at size 1.
     grad: (F, dy, x, y, axes) -> gradient; dy and y have x's rank, 1 at the reduced axes. empty:
-        zero elements have a value.
+        zero elements have a value. wide: of whole numbers the result may have another dtype.
     """
 
-    def infer(ins, axis, keepdims, exclude):
+    def infer(ins, axis, keepdims, exclude, to_scalar, dtype=None):
+        own = ins[0].dtype
+        if dtype is not None and {own, dtype} & set(FLOATS):
+            raise OperatorError(name, f"dtype is for whole numbers, got {dtype} of {own}")
         shape = ins[0].shape
         axes = many_axes(name, axis, len(shape), exclude)
         if not empty and any(shape[a] == 0 for a in axes):
             raise ShapeError(
                 name, f"the reduced axes must not be empty, got shape {shape} and axis {axis}"
             )
-        return [Type(reduced_shape(shape, axes, keepdims), ins[0].dtype)]
+        return [Type(reduced_shape(shape, axes, keepdims, to_scalar), dtype or own)]
 
-    def full_ref(xp, x, axis, keepdims, exclude):
+    def full_ref(xp, x, axis, keepdims, exclude, to_scalar=False, dtype=None):
         axes = many_axes(name, axis, x.ndim, exclude)
         # over no axis: of each element
         y = ref(xp, x, axes) if axes else ref(xp, x[None], (0,))[0]
-        return y.reshape(reduced_shape(x.shape, axes, keepdims))
+        return y.reshape(reduced_shape(x.shape, axes, keepdims, to_scalar))
 
-    def full_grad(F, dys, xs, ys, axis, keepdims, exclude):
+    def full_grad(F, dys, xs, ys, axis, keepdims, exclude, to_scalar, dtype=None):
         shape = tuple(xs[0].shape)
+        if dtype is not None:  # whole numbers have no gradient
+            return [None]
         axes = many_axes(name, axis, len(shape), exclude)
         return [grad(F, dys[0], xs[0], ys[0], axes)]
 
     operator(
         name,
         aliases=aliases,
-        params=AXES,
+        params=(*AXES, DTYPE) if wide else AXES,
         traits=(Reduction(name),),
         infer=infer,
         ref=full_ref,
@@ -105,6 +137,7 @@ def reduction(
             sample((2, 3, 4), axis=1),
             sample((2, 3, 4), axis=(0, -1), keepdims=True),
             sample((2, 3, 4), axis=1, exclude=True),
+            sample((3, 4), to_scalar=True),
         ),
     )
 
@@ -113,6 +146,7 @@ reduction(
     "sum",
     lambda xp, x, axes: xp.sum(x, axis=axes, keepdims=True, dtype=_accumulator(xp, x)),
     lambda F, dy, x, y, axes: spread(F, dy, x.shape, axes),
+    wide=True,
     aliases=("_sparse_sum", "sum_axis"),
     doc="The sum over axes.",
 )
@@ -123,6 +157,7 @@ reduction(
     ),
     lambda F, dy, x, y, axes: spread(F, dy, x.shape, axes) * F.broadcast_equal(x, x),
     samples=(sample(values([[1, float("nan"), 2], [3, 4, 5]])), sample((2, 3, 4), axis=1)),
+    wide=True,
     doc="The sum over axes, NaN counted as 0.",
 )
 
@@ -246,6 +281,7 @@ reduction(
         sample((2, 3, 2), axis=(0, -1), keepdims=True),
         sample((2, 3, 4), axis=1, exclude=True),
     ),
+    wide=True,
     doc="The product over axes.",
 )
 reduction(
@@ -255,6 +291,7 @@ reduction(
     ),
     _nanprod_grad,
     samples=(sample(values([[1, float("nan"), 2], [3, 4, 5]])), sample((2, 3, 2), axis=1)),
+    wide=True,
     doc="The product over axes, NaN counted as 1.",
 )
 
@@ -282,9 +319,16 @@ def _norm_ref(xp, x, ord, axis, out_dtype, keepdims):
 def _norm_grad(F, dys, xs, ys, ord, axis, out_dtype, keepdims):
     x = xs[0]
     axes = many_axes("norm", axis, len(x.shape))
-    like_x = lambda v: F.Cast(v, dtype=x.dtype) if v.dtype != x.dtype else v
+    if 0 in x.shape:
+        return [F.zeros_like(x)]
+    dtype = dtype_name(x.dtype)
+    like_x = lambda v: F.Cast(v, dtype=dtype) if dtype_name(v.dtype) != dtype else v
     dy = spread(F, like_x(dys[0]), x.shape, axes)
-    return [dy * F.sign(x)] if ord == 1 else [dy * x / spread(F, like_x(ys[0]), x.shape, axes)]
+    if ord == 1:
+        return [dy * F.sign(x)]
+    y = like_x(ys[0])
+    y = y + F._equal_scalar(y, scalar=0.0)  # of zeros the gradient is zero
+    return [dy * x / spread(F, y, x.shape, axes)]
 
 
 operator(
@@ -368,24 +412,30 @@ def _position_dtype(dtype):
 
 
 def _position(name, pick, doc):
-    def infer(ins, axis, keepdims):
+    def infer(ins, axis, keepdims, dtype=None, to_scalar=False):
         shape = ins[0].shape
         axes = many_axes(name, axis, len(shape))
         if any(shape[a] == 0 for a in axes):
             raise ShapeError(
                 name, f"the reduced axis must not be empty, got shape {shape} and axis {axis}"
             )
-        return [Type(reduced_shape(shape, axes, keepdims), _position_dtype(ins[0].dtype))]
+        kept = reduced_shape(shape, axes, keepdims, to_scalar)
+        return [Type(kept, dtype or _position_dtype(ins[0].dtype))]
 
-    def ref(xp, x, axis, keepdims):
+    def ref(xp, x, axis, keepdims, dtype=None, to_scalar=False):
         axes = many_axes(name, axis, x.ndim)
         return pick(
             xp, x.reshape(-1) if axis is None else x, 0 if axis is None else axes[0]
-        ).reshape(reduced_shape(x.shape, axes, keepdims))
+        ).reshape(reduced_shape(x.shape, axes, keepdims, to_scalar))
 
     operator(
         name,
-        params=(Param("axis", "int?", None), Param("keepdims", "bool", False)),
+        params=(
+            Param("axis", "int?", None),
+            Param("keepdims", "bool", False),
+            Param("dtype", "dtype?", None, doc="of the result; None: data's", keyword=True),
+            TO_SCALAR,
+        ),
         infer=infer,
         ref=ref,
         doc=doc,
@@ -393,6 +443,7 @@ def _position(name, pick, doc):
             sample((3, 4)),
             sample((2, 3, 4), axis=1),
             sample((2, 3, 4), axis=-1, keepdims=True),
+            sample((3, 4), dtype="int64", to_scalar=True),
         ),
     )
 

@@ -35,7 +35,6 @@ mover(
     lambda x, reps: [n * r for n, r in zip(*_tiled(x, reps))],
     lambda xp, x, reps: xp.tile(x, reps),
     _tile_grad,
-    aliases=("_npi_tile",),
     params=(Param("reps", "shape"),),
     samples=(sample((2, 3), reps=(2,)), sample((3,), reps=(2, 1, 3)), sample((2, 3), reps=(2, 2))),
     doc="data repeated as a whole, reps[i] times along axis i, aligned at the last axes.",
@@ -82,7 +81,6 @@ mover(
     _repeated,
     _repeat_ref,
     _repeat_grad,
-    aliases=("_np_repeat",),
     params=(Param("repeats", "int", limits=LARGE), Param("axis", "int?", None)),
     samples=(
         sample((2, 3), repeats=2),
@@ -146,6 +144,7 @@ def _broadcast_like(op, lhs, rhs, lhs_axes, rhs_axes):
 
 operator(
     "broadcast_like",
+    aliases=("_npx_broadcast_like",),
     traits=(Broadcast(),),
     inputs=("lhs", "rhs"),
     params=(Param("lhs_axes", "shape?", None), Param("rhs_axes", "shape?", None)),

@@ -12,7 +12,8 @@ def _cumsum_infer(ins, axis, dtype):
     shape = ins[0].shape
     if axis is not None:
         one_axis("cumsum", axis, len(shape))
-    return [Type((prod(shape),) if axis is None else shape, dtype or ins[0].dtype)]
+    dtype = dtype or ("int64" if ins[0].dtype == "bool" else ins[0].dtype)
+    return [Type((prod(shape),) if axis is None else shape, dtype)]
 
 
 def _cumsum_ref(xp, a, axis, dtype):

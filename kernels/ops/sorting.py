@@ -55,7 +55,6 @@ SORTS = (sample((3, 4)), sample((3, 4), axis=0, is_ascend=False), sample((2, 3),
 operator(
     "sort",
     output_names=("output0",),
-    aliases=("_npi_sort",),
     params=DIRECTION,
     ref=_sort_ref,
     samples=SORTS,
@@ -71,7 +70,6 @@ operator(
 )
 operator(
     "argsort",
-    aliases=("_npi_argsort",),
     params=(*DIRECTION, Param("dtype", "dtype", "float32")),
     ref=_argsort_ref,
     infer=lambda ins, axis, is_ascend, dtype: [
@@ -79,6 +77,27 @@ operator(
     ],
     samples=(*SORTS, sample((3, 4), dtype="int32")),
     doc="The positions that sort data along an axis; stable, NaN last.",
+)
+
+
+def _search_infer(ins, side):
+    a, v = ins
+    if len(a.shape) != 1:
+        raise ShapeError("_searchsorted", f"a must be a vector, got shape {a.shape}")
+    return [Type(v.shape, "int64")]
+
+
+operator(
+    "_searchsorted",
+    inputs=("a", "v"),
+    params=(Param("side", ("left", "right"), "left"),),
+    infer=_search_infer,
+    ref=lambda xp, a, v, side: xp.searchsorted(a, v, side=side),
+    samples=(
+        sample(values([-1, 0, 0, 2]), (2, 3)),
+        sample(values([-1, 0, 0, 2]), values([0, 5, -1]), side="right"),
+    ),
+    doc="Where elements of v belong in the sorted vector a; side: of equal ones.",
 )
 
 

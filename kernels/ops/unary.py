@@ -284,6 +284,7 @@ unary(
     "x == 0",
     lambda xp, x: x == 0,
     dtypes="all",
+    truth=True,
     aliases=(),
     doc="1 where x is 0, else 0.",
 )
@@ -295,7 +296,6 @@ unary(
     "erf(x)",
     special.erf,
     lambda F, dy, x, y: dy * F.exp(-(x * x)) * (2 / special.SQRT_PI),
-    aliases=("_npx_erf",),
     doc="Error function. Source: DLMF 7.2.1.",
 )
 unary(
@@ -303,7 +303,6 @@ unary(
     "erfinv(x)",
     special.erfinv,
     lambda F, dy, x, y: dy * F.exp(y * y) * (special.SQRT_PI / 2),
-    aliases=("_npx_erfinv",),
     domain=(-0.9, 0.9),
     doc="Inverse of erf; +-inf at +-1, NaN beyond.",
 )
@@ -313,7 +312,7 @@ unary(
     special.gamma,
     lambda F, dy, x, y: dy * y * F._polygamma(x, n=0),
     domain=(0.5, 4),
-    aliases=("_npx_gamma", "_sparse_gamma"),
+    aliases=("_sparse_gamma",),
     doc="Gamma function. Source: DLMF 5.2.1.",
 )
 unary(
@@ -322,7 +321,7 @@ unary(
     special.gammaln,
     lambda F, dy, x, y: dy * F._polygamma(x, n=0),
     domain=(0.5, 4),
-    aliases=("_npx_gammaln", "_sparse_gammaln"),
+    aliases=("_sparse_gammaln",),
     doc="Logarithm of |gamma(x)|.",
 )
 
@@ -346,6 +345,28 @@ operator(
         sample(("uniform", (2, 3), 0.5, 4.0), n=2),
     ),
     doc="The n-th derivative of the digamma function. Source: DLMF 5.15.",
+)
+
+
+def _bessel_infer(ins, order):
+    if not 0 <= order <= 50:
+        raise OperatorError("_bessel_i", f"order must be in [0, 50], got {order}")
+    return [ins[0]]
+
+
+operator(
+    "_bessel_i",
+    infer=_bessel_infer,
+    fill=elementwise,
+    params=(Param("order", "int", 0),),
+    ref=lambda xp, x, order: special.bessel_i(xp, x, order),
+    grad=lambda F, dys, xs, ys, order: [
+        dys[0]
+        * (F._bessel_i(xs[0], order=abs(order - 1)) + F._bessel_i(xs[0], order=order + 1))
+        * 0.5
+    ],
+    samples=(sample((3, 4)), sample((2, 3), order=1), sample((2,), order=3)),
+    doc="The modified Bessel function of the first kind. Source: DLMF 10.32.3.",
 )
 
 # ---- activations ---------------------------------------------------------------------------------
@@ -401,7 +422,6 @@ pointwise(
     ": 0.5 * (scalar * scalar) * x * x",
     ref=_smooth_l1,
     params={"scalar": 1.0},
-    aliases=("_npx_smooth_l1",),
     grad=lambda F, dy, x, y, scalar: dy * F.clip(x * (scalar * scalar), a_min=-1.0, a_max=1.0),
     doc=(
         "0.5 (s x)^2 where |x| < 1 / s^2, else |x| - 0.5 / s^2, s = scalar. Source: Girshick 2015,"
@@ -416,7 +436,7 @@ pointwise(
     ref=lambda xp, x, a_min, a_max: CLIP.value(xp, x, a_min, a_max),
     traits=(Activates(lambda a_min, a_max: Act("clip", a_min, a_max)),),
     grad=lambda F, dy, x, y, a_min, a_max: dy * ((x >= a_min) * (x <= a_max)),
-    aliases=("_npi_clip", "_sparse_clip"),
+    aliases=("_sparse_clip",),
     samples=(sample((3, 4), a_min=-0.5, a_max=0.7), sample((5,), a_min=0, a_max=9)),
     doc="x, or the nearer of a_min and a_max outside of them; NaN stays NaN.",
 )

@@ -12,7 +12,9 @@ from ..cpu.layout import MAX_DIMS, broadcast_fields, code, collapse, contiguous,
 from ..fused import (
     MAX_INPUTS,
     MAX_OUTPUTS,
+    WIDENED,
     Group,
+    alone,
     n_scratch,
     source,
     step_forms,
@@ -22,6 +24,7 @@ from ..loops import form
 from ..native import Native
 from ..record import FLOATS, Attrs, Operator, Type, Types
 from . import on_cpu, on_cuda
+from .pointwise import generated
 from .reduce import method
 
 
@@ -39,14 +42,18 @@ def prepare(groups: Sequence[tuple[Group, Sequence[str]]], device: Context) -> l
     Returns for each whether it exists now."""
     from ..cpu import jit
 
-    sources = []
+    sources, made = [], []
     for group, dtypes in groups:
+        made.append(alone(group, dtypes) is not None)
+        if made[-1]:
+            sources.append("")
+            continue
         try:
             sources.append(source(group, dtypes, jit.FUNCTION))
         except ValueError:  # too many temporaries
             sources.append("")
     jit.compile_all(s for s in sources if s)
-    return [bool(s and jit.function(s)) for s in sources]
+    return [is_made or bool(s and jit.function(s)) for s, is_made in zip(sources, made)]
 
 
 @on_cpu("_fused")
@@ -56,6 +63,10 @@ def fused_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | N
         return None
     if group.rows:
         return _rows(group, ins, outs)
+    one = alone(group, [t.dtype for t in ins])
+    if one is not None:
+        y = Type(group.shape, outs[0].dtype)
+        return generated(one.form, ins, one.read, y, one.dtype, group.in_shapes)
     kept = tuple(1 if i in group.axes else n for i, n in enumerate(group.shape))
     described = broadcast_fields(group.shape, group.in_shapes, kept)
     if described is None:
@@ -74,6 +85,8 @@ def fused_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | N
         "n_out": len(outs),
         "in_dtype": [code(t.dtype) for t in ins],
         "out_dtype": [code(t.dtype) for t in outs],
+        "in_as": [code(WIDENED.get(t.dtype, t.dtype)) for t in ins],
+        "out_as": [code(WIDENED.get(t.dtype, t.dtype)) for t in outs],
         "work": fields["n"] * (weight + len(outs)) // 2,
     }
     us = cost(*ins, *outs, steps=fields["n"] * (weight + len(outs)) / 8)

@@ -49,6 +49,23 @@ def take_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | No
     return _take("plk_take_run", along, indices, a.dtype, attrs["mode"], types)
 
 
+@on_cpu("_places")
+def places_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
+    x, n = ins[0], prod(ins[0].shape)
+    fields = {"n": n, "dtype": code(x.dtype)}
+    return Native("plk_places_run", ("plk_places", fields), cost(x, *outs, steps=n))
+
+
+@on_cpu("_positions")
+def positions_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
+    x, n = ins[0], prod(ins[0].shape)
+    if x.dtype not in NATIVE:
+        return None
+    fields = {"n_indices": n, "size": attrs["size"], "dtype": code(x.dtype)}
+    us = cost(x, *outs, steps=n)
+    return Native("plk_positions_run", ("plk_positions", fields), us, can_fail=True)
+
+
 @on_cpu("Embedding", "_contrib_SparseEmbedding")
 def embedding_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     indices, weight = ins

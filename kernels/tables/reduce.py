@@ -8,7 +8,17 @@ from ...engine import lib
 from .. import cuda
 from ..cpu.layout import MAX_DIMS, code, cost, reduced_dims
 from ..native import Native
-from ..record import FLOATS, NATIVE_FLOATS, NATIVE_INTS, NUMERIC, Attrs, Operator, Types
+from ..record import (
+    FLOATS,
+    NATIVE,
+    NATIVE_FLOATS,
+    NATIVE_INTS,
+    NUMERIC,
+    Attrs,
+    Operator,
+    Type,
+    Types,
+)
 from ..shapes import lines, many_axes
 from . import on_cpu, on_cuda
 
@@ -22,6 +32,8 @@ KINDS = {
     "max": lib.PLK_MAX,
     "min": lib.PLK_MIN,
 }
+# of whole numbers and bools, in int64
+WHOLE_KINDS = tuple(KINDS[k] for k in ("sum", "nansum", "prod", "nanprod", "max", "min"))
 
 
 def _axes(op, x, attrs) -> tuple[tuple[int, ...], int]:
@@ -39,7 +51,8 @@ def method(name: str, count: int) -> tuple[int, float]:
 
 
 def _on_cpu(x, y, axes, kind, scale=1.0, root=False) -> Native | None:
-    if x.dtype not in NATIVE_FLOATS or y.dtype != x.dtype:
+    whole = kind in WHOLE_KINDS and {x.dtype, y.dtype} <= {*NATIVE_INTS, "bool"}
+    if not whole and (x.dtype not in NATIVE_FLOATS or y.dtype != x.dtype):
         return None
     dims = reduced_dims(x.shape, axes)
     inner, _, inner_reduced = dims.pop() if dims else (1, 1, True)
@@ -50,6 +63,7 @@ def _on_cpu(x, y, axes, kind, scale=1.0, root=False) -> Native | None:
     fields = {
         "kind": kind,
         "dtype": code(x.dtype),
+        "out_dtype": code(y.dtype),
         "inner_reduced": inner_reduced,
         "root": root,
         "n_kept": len(kept),
@@ -69,7 +83,7 @@ def _on_cpu(x, y, axes, kind, scale=1.0, root=False) -> Native | None:
 @on_cpu(*KINDS)
 def reduce_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     axes, count = _axes(op, ins[0], attrs)
-    if op.name == "mean" and count == 0:
+    if op.name == "mean" and (count == 0 or ins[0].dtype not in NATIVE_FLOATS):
         return None
     return _on_cpu(ins[0], outs[0], axes, *method(op.name, count))
 
@@ -84,11 +98,16 @@ def norm_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | No
 
 @on_cpu("argmax", "argmin", "argmax_channel")
 def argmax_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
-    x = ins[0]
-    if x.dtype not in NATIVE_FLOATS or outs[0].dtype != x.dtype:
+    x, dtypes = ins[0], [ins[0].dtype, outs[0].dtype]
+    if "bool" in dtypes[1:] or any(d not in (*NATIVE, "bool") for d in dtypes):
         return None
     along = lines(op.name, x.shape, attrs.get("axis", 1))
-    fields = {**along._asdict(), "dtype": code(x.dtype), "smallest": op.name == "argmin"}
+    fields = {
+        **along._asdict(),
+        "dtype": code(dtypes[0]),
+        "out_dtype": code(dtypes[1]),
+        "smallest": op.name == "argmin",
+    }
     return Native("plk_argmax_run", ("plk_argmax", fields), cost(x, *outs, steps=prod(x.shape)))
 
 
@@ -108,11 +127,13 @@ def _on_cuda(x, y, axes, method: str, scale: float | None = None, root=False) ->
 
 @on_cuda(*KINDS)
 def reduce_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
-    x, mean, (axes, count) = ins[0], op.name == "mean", _axes(op, ins[0], attrs)
+    (x,), (y,), mean, (axes, count) = ins, outs, op.name == "mean", _axes(op, ins[0], attrs)
+    if x.dtype == "bool" and op.name in ("max", "min"):  # of bytes 0 and 1
+        x, y = Type(x.shape, "uint8"), Type(y.shape, "uint8")
     if mean and (count == 0 or x.dtype in NATIVE_INTS):
         return None
     method = cuda.pointwise_source.METHODS[op.name]
-    return _on_cuda(x, outs[0], axes, method, 1 / count if mean else None)
+    return _on_cuda(x, y, axes, method, 1 / count if mean else None)
 
 
 @on_cuda("norm")

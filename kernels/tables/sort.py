@@ -27,7 +27,7 @@ def _wanted(op, attrs) -> tuple[tuple[int, int, int], str]:
 @on_cpu("sort", "argsort", "topk")
 def sort_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, (give, index_dtype) = ins[0], _wanted(op, attrs)
-    if x.dtype not in NATIVE or give[1] and index_dtype not in INDEX_DTYPES:
+    if x.dtype not in (*NATIVE, "bool") or give[1] and index_dtype not in INDEX_DTYPES:
         return None
     along = lines(op.name, x.shape, attrs["axis"])
     fields = {

@@ -86,13 +86,18 @@ def _dot(attrs, a, b):
 
 
 @gradient_of("dot")
-def _dot_grad(F, dys, xs, ys, wanted, transpose_a, transpose_b, forward_stype):
+def _dot_grad(F, dys, xs, ys, wanted, transpose_a, transpose_b, forward_stype, to_scalar):
     (a, b), dy, da, db = xs, dys[0], None, None
     ta, tb = transpose_a, transpose_b
     matrices = len(a.shape) == len(b.shape) == 2
     if not matrices and (wanted[0] or a.stype != "csr"):
         dense = [x.tostype(DENSE) for x in xs]
-        attrs = {"transpose_a": ta, "transpose_b": tb, "forward_stype": forward_stype}
+        attrs = {
+            "transpose_a": ta,
+            "transpose_b": tb,
+            "forward_stype": forward_stype,
+            "to_scalar": to_scalar,
+        }
         return lookup("dot").differentiate(F, dys, dense, ys, attrs)
     if wanted[0]:
         b = b.tostype(DENSE)

@@ -81,7 +81,7 @@ def _square_sum(attrs, x):
 
 
 @gradient_of("_square_sum")
-def _square_sum_grad(F, dys, xs, ys, wanted, axis, keepdims, exclude):
+def _square_sum_grad(F, dys, xs, ys, wanted, axis, exclude, **_):
     x, dy, axes = xs[0], dys[0], _axes(xs[0], axis, exclude)
     if x.stype == dy.stype == "row_sparse" and axes == (1,):
         x = F._sparse_retain(x, dy.indices)  # only the rows of the head gradient

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from ...engine import Context, wait
-from ...engine._array import make_sparse
+from ...engine._array import make_of
 from ...engine.base import NotSupportedForSparseNDArray
 from ...engine.error import (
     InvalidType,
@@ -390,7 +390,7 @@ def sparse_array(s: Any, parts: list) -> BaseSparseNDArray:
 
 
 def _of_parts(cls: type[A], s: Spec, parts: list) -> A:
-    made = make_sparse(cls, s)
+    made = make_of(cls, 0, s)
     made._parts = parts
     return made
 

@@ -18,13 +18,12 @@ def gradient(rank: int, step: int, k: int) -> np.ndarray:
 
 
 def simulate(params: dict, n: int):
-    """The sums of each step by the rule alone: one value after the other."""
+    """The sums of each step by the rule alone: one value after the other, of halves in float32."""
     residuals = [[np.zeros(s, "float32") for s in SHAPES] for _ in range(n)]
     for step in range(STEPS):
         sums = []
         for k in range(len(SHAPES)):
-            dtype = "float16" if params["type"] == "fp16" else "float32"
-            total = np.zeros(SHAPES[k], dtype)
+            total = np.zeros(SHAPES[k], "float32")
             for r in range(n):
                 residual = residuals[r][k]
                 residual += gradient(r, step, k)
@@ -34,8 +33,8 @@ def simulate(params: dict, n: int):
                     t = np.float32(params["threshold"])
                     sent = np.where(residual >= t, t, np.where(residual <= -t, -t, 0))
                 residual -= sent.astype("float32")
-                total = (total + sent).astype(dtype)
-            sums.append(total.astype("float32"))
+                total += sent
+            sums.append(total.astype(sent.dtype).astype("float32"))
         yield sums
 
 

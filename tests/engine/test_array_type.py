@@ -168,7 +168,7 @@ def test_what_an_array_is_cannot_be_overwritten(name):
 def test_calls_of_the_c_module_with_wrong_arguments_raise(arguments):
     from plait.engine import _array
 
-    for name in ("invoke", "run", "invoke1", "make", "make_sparse", "exchange", "shared"):
+    for name in ("invoke", "run", "invoke1", "make", "make_of", "exchange", "shared"):
         with pytest.raises((TypeError, mx.MXNetError, SystemError)):
             getattr(_array, name)(*arguments)
     with pytest.raises((TypeError, AttributeError)):

@@ -166,8 +166,8 @@ def test_heads_of_two_devices_that_share_a_variable_are_one_graph():
 
 def test_ready_sums_run_in_order_of_priority():
     kv = mx.kv.create("device")
-    kv.init([0, 1, 2], [nd.zeros((2, 5000))] * 3)
-    arrays = [[nd.ones((2, 5000), c) for c in BOTH] for _ in range(3)]
+    kv.init([0, 1, 2], [nd.zeros((2, 500000))] * 3)
+    arrays = [[nd.ones((2, 500000), c) for c in BOTH] for _ in range(3)]
     engine.waitall()
     order, held = [], threading.Event()
     engine.push(lambda: held.wait(SECONDS), lane="comm")

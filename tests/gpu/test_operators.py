@@ -41,13 +41,13 @@ def use(monkeypatch, dtypes):
 @pytest.mark.parametrize("k, op, case", NUMBERED)
 def test_values(k, op, case, monkeypatch):
     if k % (8 if op.pointwise else 3) and not ALL:
-        use(monkeypatch, ("float32",))
+        use(monkeypatch, (samples.usual_dtype(op),))
     derived.test_nd_equals_reference_and_inference(op, case)
 
 
 @pytest.mark.parametrize("op, case", OTHERS)
 def test_values_of_other_samples(op, case, monkeypatch):
-    use(monkeypatch, ("float32",))
+    use(monkeypatch, (samples.usual_dtype(op),))
     derived.test_nd_equals_reference_and_inference(op, case)
 
 

@@ -26,6 +26,13 @@ SIZES = [
     (9, 1024, 36),  # lines of B in one set of the cache
     (22, 1024, 36),
     (28, 48, 1100),
+    (1, 1, 1000),  # two vectors
+    (1, 1, 77),
+    (1, 9, 133),  # a vector and a matrix
+    (10, 10, 10),  # small: B in one buffer, or in place
+    (7, 32, 64),
+    (64, 50, 40),
+    (5, 33, 3),
 ]
 
 

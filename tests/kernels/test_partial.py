@@ -31,7 +31,7 @@ def types_of(op, sample):
     ins = []
     for given in sample.inputs:
         x, own = samples.draw(rng, given)
-        ins.append(Type(tuple(x.shape), own or "float32"))
+        ins.append(Type(tuple(x.shape), own or samples.usual_dtype(op)))
     try:
         return attrs, ins, infer(op, attrs, ins)
     except DynamicShape:

@@ -12,18 +12,20 @@ from plait.graph.graph import Value, typed_node, variable, verify
 from plait.graph.program import lower
 from plait.kernels.compose import vjp
 from plait.kernels.plan import infer, make_plan, scalars_of
-from plait.kernels.record import DTYPES, FLOATS, KIND_TEXT, REGISTRY
+from plait.kernels.record import DTYPES, FLOATS, KIND_TEXT, REGISTRY, mutated_inputs
 from plait.kernels.reference import run_reference, store
-from plait.kernels.spec import NUMPY_DTYPES, from_bfloat16, spec
-from plait.kernels.traits import Eager, LossLayer, Specialised
+from plait.kernels.spec import NUMPY_DTYPES, from_bfloat16
+from plait.kernels.traits import Eager, Front, LossLayer, Specialised
 from plait.ndarray.cached import CachedGraph
 from plait.ndarray.invoke import invoke
 from plait.ndarray.launch import launch
 from plait.ndarray.ndarray import from_memory
 
 device = current_context()  # test_reference_backend.py and tests/gpu/ have others
-# an operator with `eager` has a test of its own
-OPERATORS = sorted({op.name: op for op in REGISTRY.values() if not op.has(Eager)}.items())
+# an operator with `eager` has a test of its own, fronts have tests/np/test_fronts.py
+OPERATORS = sorted(
+    {op.name: op for op in REGISTRY.values() if not op.has(Eager) and not op.has(Front)}.items()
+)
 CASES = [
     pytest.param(op, s, id=f"{name}-{i}")
     for name, op in OPERATORS
@@ -157,7 +159,7 @@ def test_nd_equals_reference_and_inference(op, case):
                 w,
                 dtype if dtype in ("float16", "bfloat16") and g._spec.dtype in FLOATS else None,
             )
-    assert "float32" in taken
+    assert samples.usual_dtype(op) in taken
 
 
 # ---- edges: empty, one element, no axes, aliased out= --------------------------------------------
@@ -175,7 +177,7 @@ def cut(x, how):
 @pytest.mark.parametrize("op, case", [c for c in PUBLIC_CASES if not c.id.startswith("_image_")])
 def test_edge_shapes(op, case, how):
     attrs = complete(op, case.attrs)
-    inputs = [nd_of(cut(x, how), d) for x, d, _ in arrays_of(op, case, "float32")]
+    inputs = [nd_of(cut(x, how), d) for x, d, _ in arrays_of(op, case, samples.usual_dtype(op))]
     if not accepted(op, attrs, inputs):
         assert not op.pointwise or len(inputs) > 1, (
             "a pointwise operator of one array takes every shape"
@@ -196,7 +198,7 @@ def test_edge_shapes(op, case, how):
 @pytest.mark.parametrize("op, case", CASES)
 def test_out_may_be_an_input(op, case):
     attrs = complete(op, case.attrs)
-    drawn = arrays_of(op, case, "float32")
+    drawn = arrays_of(op, case, samples.usual_dtype(op))
     inputs = [nd_of(x, d) for x, d, _ in drawn]
     plan = make_plan(op, attrs, [a._spec for a in inputs], device)
     if op.random or plan.n_visible != 1 or plan.mutated:
@@ -223,7 +225,8 @@ def test_broadcasting(name, op):
         ((5, 0), (1, 1)),
     ):
         inputs = [
-            nd_of(rng.uniform(0.3, 2, shapes[i % 2]), "float32") for i in range(len(op.inputs))
+            nd_of(rng.uniform(0.3, 2, shapes[i % 2]), samples.usual_dtype(op))
+            for i in range(len(op.inputs))
         ]
         attrs = complete(op, op.samples[0].attrs)
         (got,) = execute(op, attrs, inputs)
@@ -243,20 +246,20 @@ class Direction:
         self.op, self.case = op, case
         self.attrs = complete(op, case.attrs, train=True)
         self.drawn = arrays_of(op, case, "float64")
-        plan = make_plan(
-            op, self.attrs, [spec(np.shape(x), d, device) for x, d, _ in self.drawn], device
-        )
+        mutated = mutated_inputs(op, self.attrs, len(self.drawn))
         self.moved = [
-            i for i, (_, _, smooth) in enumerate(self.drawn) if smooth and i not in plan.mutated
+            i for i, (_, _, smooth) in enumerate(self.drawn) if smooth and i not in mutated
         ]
         self.u = {i: rng.normal(size=np.shape(self.drawn[i][0])) for i in self.moved}
         for i in self.moved:
             if case.inputs[i][:1] == ("definite",):
                 self.u[i] = self.u[i] + np.swapaxes(self.u[i], -1, -2)
         # statistics give no gradient, as in MXNet
-        n = 1 if case.attrs.get("output_mean_var") else plan.n_visible
+        with autograd.train_mode():
+            outs = self.outputs([nd_of(x, d) for x, d, _ in self.drawn])
+        n = 1 if case.attrs.get("output_mean_var") else len(outs)
         self.w = [
-            rng.normal(size=s.shape) if s.dtype == "float64" else None for s in plan.out_specs[:n]
+            rng.normal(size=o.shape) if o._spec.dtype == "float64" else None for o in outs[:n]
         ]
 
     def defined(self) -> bool:
@@ -271,10 +274,18 @@ class Direction:
             arrays[i].attach_grad()
         return arrays
 
-    def weighed(self, arrays):
+    def outputs(self, arrays):
         outs = invoke(self.op, arrays, self.case.attrs)
-        outs = outs if isinstance(outs, list) else [outs]
-        return [(o, nd_of(w, "float64")) for o, w in zip(outs, self.w) if w is not None]
+        return outs if isinstance(outs, list) else [outs]
+
+    def weighed(self, arrays):
+        pairs = zip(self.outputs(arrays), self.w)
+        return [(o, nd_of(w, "float64")) for o, w in pairs if w is not None]
+
+    def recorded(self, arrays):
+        """The outputs that depend on inputs, and their weights: a front may give constants."""
+        pairs = [(o, w) for o, w in self.weighed(arrays) if o._tape is not None]
+        return [o for o, _ in pairs], [w for _, w in pairs]
 
     def value(self, t):
         with autograd.train_mode():
@@ -284,8 +295,9 @@ class Direction:
         """d value / dt by the backward program."""
         arrays = self.inputs()
         with autograd.record():
-            heads, weights = zip(*self.weighed(arrays))
-        autograd.backward(list(heads), list(weights))
+            heads, weights = self.recorded(arrays)
+        if heads:
+            autograd.backward(heads, weights)
         return self.along([arrays[i].grad for i in self.moved])
 
     def along(self, grads):
@@ -295,10 +307,9 @@ class Direction:
 
     def slope(self, arrays):
         """d value / dt as an array that can be differentiated again."""
-        heads, weights = zip(*self.weighed(arrays))
-        grads = autograd.interpret(
-            list(heads), list(weights), [arrays[i]._tape for i in self.moved], create_graph=True
-        )
+        heads, weights = self.recorded(arrays)
+        variables = [arrays[i]._tape for i in self.moved]
+        grads = autograd.interpret(heads, weights, variables, create_graph=True)
         parts = [
             (g * nd_of(self.u[i], "float64")).reshape((-1,)).sum()
             for g, i in zip(grads, self.moved)
@@ -381,7 +392,7 @@ def graph_of(op, attrs, inputs):
 @pytest.mark.parametrize("op, case", [c for c in CASES if not c.values[0].random])
 def test_graph_equals_nd(op, case):
     attrs = complete(op, case.attrs)
-    drawn = arrays_of(op, case, "float32")
+    drawn = arrays_of(op, case, samples.usual_dtype(op))
     inputs = [nd_of(x, d) for x, d, _ in drawn]
     want = execute(op, attrs, [nd_of(x, d) for x, d, _ in drawn])
     outputs, variables = graph_of(op, attrs, inputs)
@@ -421,7 +432,7 @@ def test_hybridized_equals_nd(op, case):
 @pytest.mark.parametrize("name, op", [(n, o) for n, o in OPERATORS if o.samples])
 def test_wrong_calls_are_refused(name, op):
     case = op.samples[0]
-    inputs = [nd_of(x, d) for x, d, _ in arrays_of(op, case, "float32")]
+    inputs = [nd_of(x, d) for x, d, _ in arrays_of(op, case, samples.usual_dtype(op))]
     if op.params:  # without parameters it ignores them
         with pytest.raises(OperatorError, match="has no parameter 'no_such_parameter'"):
             invoke(op, inputs, {**case.attrs, "no_such_parameter": 1})
@@ -450,11 +461,17 @@ def test_wrong_calls_are_refused(name, op):
 )
 def test_shapes_and_dtypes_that_do_not_fit(name, op):
     attrs = op.samples[0].attrs
-    good = nd_of(np.ones((2, 3)), "float32")
+    good = nd_of(np.ones((2, 3)), samples.usual_dtype(op))
     with pytest.raises(ShapeError, match=r"shapes must be equal or broadcast.*\(2, 3\)"):
-        invoke(op, [good] * (len(op.inputs) - 1) + [nd_of(np.ones((4, 5)), "float32")], attrs)
-    with pytest.raises(DTypeError, match="dtypes must be equal, got .* float32 and .* int32"):
-        invoke(op, [good] * (len(op.inputs) - 1) + [nd_of(np.ones((2, 3)), "int32")], attrs)
+        invoke(
+            op,
+            [good] * (len(op.inputs) - 1) + [nd_of(np.ones((4, 5)), samples.usual_dtype(op))],
+            attrs,
+        )
+    with pytest.raises(
+        DTypeError, match=r"dtypes must be equal, got .* (float|int)32 and .* int64"
+    ):
+        invoke(op, [good] * (len(op.inputs) - 1) + [nd_of(np.ones((2, 3)), "int64")], attrs)
 
 
 STRANGE = ((), (0,), (1,), (3,), (2, 0), (2, 3, 4, 5, 6))
@@ -475,7 +492,7 @@ def test_strange_shapes_are_refused_or_right(op, case):
     for shapes in {(s,) * n for s in STRANGE} | {
         (*(s,) * (n - 1), t) for s, t in itertools.product(STRANGE[2:], STRANGE)
     }:
-        inputs = [nd_of(np.ones(s), "float32") for s in shapes]
+        inputs = [nd_of(np.ones(s), samples.usual_dtype(op)) for s in shapes]
         if n and accepted(op, attrs, inputs) and not op.random:
             try:
                 expected(op, attrs, inputs)

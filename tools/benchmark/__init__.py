@@ -3,16 +3,20 @@
 table.py runs every measurement in its own process and computes ratios for each round; chart.py
 draws such a table. The files with_*.py hold the workloads, each for one family of frameworks: they
 run as scripts in that framework's environment and do not import plait. gpu.py and gpu_with_*.py do
-the same on a GPU, dist.py and dist_with_*.py on two processes.
+the same on a GPU, dist.py and dist_with_*.py on two processes, arrays.py and arrays_with_*.py for
+single calls of mx.np.
 """
 
-from . import dist, gpu, table
+from . import arrays, dist, gpu, table
 
 __all__ = ["main"]
 
 
 def main(argv: list[str]) -> int:
-    """The command line: `plait bench --help`; with `--gpu` for GPUs, with `--dist` for ranks."""
+    """The command line: `plait bench --help`; with `--gpu` for GPUs, with `--dist` for ranks, with
+    `--np` for functions of mx.np."""
+    if "--np" in argv:
+        return arrays.main([a for a in argv if a != "--np"])
     if "--dist" in argv:
         return dist.main([a for a in argv if a != "--dist"])
     if "--gpu" in argv:

@@ -59,13 +59,18 @@ def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool 
 
     wrap: make lists of single arrays. Returns (labels, preds).
     """
-    a, b = (labels.shape, preds.shape) if shape else (len(labels), len(preds))
+    a, b = (labels.shape, preds.shape) if shape else (_length(labels), _length(preds))
     if a != b:
         raise InvalidValue(f"Shape of labels {a} does not match shape of predictions {b}")
     if wrap:
         labels = [labels] if isinstance(labels, (NDArray, numpy.ndarray)) else labels
         preds = [preds] if isinstance(preds, (NDArray, numpy.ndarray)) else preds
     return labels, preds
+
+
+def _length(x: Any) -> int:
+    """The number of arrays in a list, or of rows of an array; a 0-d array is one."""
+    return 1 if getattr(x, "shape", None) == () else len(x)
 
 
 class EvalMetric(Stateful):

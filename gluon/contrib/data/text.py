@@ -14,6 +14,7 @@ from ....data.download import _get_repo_file_url, check_sha1, download, local_fo
 from ....engine import files
 from ....engine.error import InvalidValue, MXNetError, compose
 from ....ndarray.ndarray import from_memory
+from ....ndarray.numpy_mode import in_mode
 from ...data.dataset import Dataset
 
 __all__ = ["WikiText2", "WikiText103"]
@@ -58,8 +59,8 @@ class _WikiText(Dataset):
                 f"{type(self).__name__}: seq_len={seq_len} is longer than the text of"
                 f" {len(numbers)} tokens"
             )
-        self._data = from_memory(numbers[: n * seq_len].reshape(n, seq_len))
-        self._label = from_memory(numbers[1 : n * seq_len + 1].reshape(n, seq_len))
+        self._data = in_mode(from_memory(numbers[: n * seq_len].reshape(n, seq_len)))
+        self._label = in_mode(from_memory(numbers[1 : n * seq_len + 1].reshape(n, seq_len)))
 
     def _file(self):
         """The segment's file; extracted from the archive, or downloaded from $MXNET_GLUON_REPO."""

@@ -25,6 +25,7 @@ from ....data.idx import DatasetError, find, read_bytes, read_idx
 from ....engine.error import compose
 from ....ndarray import codec
 from ....ndarray.ndarray import from_memory
+from ....ndarray.numpy_mode import in_mode
 from ..dataset import Dataset, RecordFileDataset
 
 __all__ = [
@@ -60,7 +61,7 @@ class _Images(Dataset, ABC):
         return len(self._label)
 
     def __getitem__(self, idx):
-        image, label = from_memory(self._data[idx]), self._label[idx]
+        image, label = in_mode(from_memory(self._data[idx])), self._label[idx]
         return self._transform(image, label) if self._transform is not None else (image, label)
 
 
@@ -349,4 +350,4 @@ class ImageFolderDataset(Dataset):
 
 
 def _image(values: np.ndarray):
-    return from_memory(values if values.ndim == 3 else values[..., None])
+    return in_mode(from_memory(values if values.ndim == 3 else values[..., None]))

@@ -20,7 +20,7 @@ from ....kernels.record import several
 from ....kernels.spec import DType
 from ....ndarray import functions as nd
 from ....ndarray.ndarray import NDArray, from_memory
-from ....ndarray.numpy_mode import is_np_array  # noqa: F401
+from ....ndarray.numpy_mode import in_mode, is_np_array  # noqa: F401
 from ...block import Block
 from ...hybrid import HybridBlock
 from ...nn import HybridSequential, Sequential  # noqa: F401
@@ -52,7 +52,8 @@ class _TakesNumpy(Block):
     """Accepts NumPy images too, as datasets in worker processes may have them."""
 
     def __call__(self, x: Any, *args: Any) -> Any:
-        return super().__call__(from_memory(x) if isinstance(x, np.ndarray) else x, *args)
+        x = in_mode(from_memory(x)) if isinstance(x, np.ndarray) else x
+        return super().__call__(x, *args)
 
 
 class _Transform(_TakesNumpy):

@@ -1,0 +1,17 @@
+"""npx.random: bernoulli numbers, batches of normal and uniform ones, the seed."""
+
+from typing import Any
+
+from ..numpy.random import OF_NPX as _NAMES
+from ..numpy.random import _random
+from ..random import seed as _seed
+
+bernoulli, normal_n, uniform_n = (getattr(_random, name) for name in _NAMES)
+
+
+def seed(seed: int, ctx: Any = "all") -> None:
+    """Restarts the random streams, as mx.random.seed."""
+    _seed(seed, ctx)
+
+
+__all__ = ["bernoulli", "normal_n", "seed", "uniform_n"]

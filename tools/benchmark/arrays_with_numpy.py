@@ -1,0 +1,160 @@
+"""The rows of `plait bench --np` on arrays of NumPy's interface: NumPy's own, or mx.np.
+
+A script, `FRAMEWORK SECONDS SIZES [ROW ...]`; FRAMEWORK is numpy or the package's name. Prints one
+JSON line, {row: {size: [median, minimum] of the seconds of a call}}; with mx.np also "calls", what
+calls of np cost beside those of nd on 10 elements.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy
+
+LEAST_REPEATS = 5
+SQUARE = 1000  # at most so many rows of the matrices that are multiplied
+
+
+class Arrays:
+    """The operands of all rows, of about n elements. x, y: float32; i: int32; b: bool; m: a matrix;
+    square: matrices to multiply; rows: places in m."""
+
+    def __init__(self, n: int, make: Callable[[Any], Any]):
+        draw = numpy.random.default_rng(0)
+        columns = min(1000, max(2, round(math.sqrt(n))))
+        rows, k = max(1, n // columns), min(SQUARE, max(2, round(math.sqrt(n))))
+        x = draw.random(n, dtype=numpy.float32)
+        self.x, self.y = make(x), make(draw.random(n, dtype=numpy.float32))
+        self.i, self.b = make((x * 1000).astype("int32")), make(x > 0.5)
+        self.m = make(draw.random((rows, columns), dtype=numpy.float32))
+        self.square = make(draw.random((k, k), dtype=numpy.float32))
+        self.rows = make(draw.integers(0, rows, rows))
+        self.half = columns // 2
+
+
+def assign(a: Any) -> None:
+    a.m[:, : a.half] = 1.0
+
+
+ROWS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda np, a: a.x + a.y,
+    "add a number": lambda np, a: a.x + 1.5,
+    "exp": lambda np, a: np.exp(a.x),
+    "greater": lambda np, a: a.x > a.y,
+    "where": lambda np, a: np.where(a.b, a.x, a.y),
+    "int32 + float32": lambda np, a: a.i + a.x,
+    "matmul": lambda np, a: np.dot(a.square, a.square),
+    "sum": lambda np, a: np.sum(a.x),
+    "sum axis 0": lambda np, a: np.sum(a.m, axis=0),
+    "sum axis 1": lambda np, a: np.sum(a.m, axis=1),
+    "sum int32": lambda np, a: np.sum(a.i),
+    "sum bool": lambda np, a: np.sum(a.b),
+    "mean": lambda np, a: np.mean(a.x),
+    "std": lambda np, a: np.std(a.x),
+    "max": lambda np, a: np.max(a.x),
+    "argmax": lambda np, a: np.argmax(a.x),
+    "argmax axis 1": lambda np, a: np.argmax(a.m, axis=1),
+    "cumsum": lambda np, a: np.cumsum(a.x),
+    "sort": lambda np, a: np.sort(a.x),
+    "sort axis 1": lambda np, a: np.sort(a.m, axis=1),
+    "argsort": lambda np, a: np.argsort(a.x),
+    "slice": lambda np, a: a.m[:, : a.half].copy(),
+    "transpose": lambda np, a: a.m.T.copy(),
+    "concatenate": lambda np, a: np.concatenate([a.x, a.y]),
+    "take": lambda np, a: np.take(a.m, a.rows, axis=0),
+    "mask": lambda np, a: a.x[a.b],
+    "assign": lambda np, a: assign(a),
+}
+
+
+def timed(step: Callable[[], Any], n: int, sync: Callable[[], Any]) -> float:
+    """Seconds of one of n calls."""
+    start = time.perf_counter()
+    for _ in range(n):
+        step()
+    sync()
+    return (time.perf_counter() - start) / n
+
+
+def measure(
+    steps: list[Callable[[], Any]], seconds: float, sync: Callable[[], Any]
+) -> list[list[float]]:
+    """[median, minimum] of each step, which take turns."""
+    n = 1
+    for step in steps:
+        timed(step, 2, sync)
+    while n * sum([timed(step, n, sync) for step in steps]) < seconds / LEAST_REPEATS / 2:
+        n *= 2
+    found: list[list[float]] = [[] for _ in steps]
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(found[0]) < LEAST_REPEATS:
+        for step, times in zip(steps, found):
+            times.append(timed(step, n, sync))
+    return [[statistics.median(times), min(times)] for times in found]
+
+
+def main(make: Callable[[Any], Any], np: Any, rows: dict, sync: Callable[[], Any]) -> dict:
+    """Measures the rows that the command line names."""
+    seconds, sizes, names = float(sys.argv[2]), sys.argv[3].split(","), sys.argv[4:]
+    found: dict[str, Any] = {}
+    for size in sizes:
+        a = Arrays(int(size), make)
+        for name, row in rows.items():
+            if names and name not in names:
+                continue
+            try:
+                times = measure([partial(row, np, a)], seconds, sync)
+            except Exception as error:
+                print(f"{name}: {error}", file=sys.stderr)
+                continue
+            found.setdefault(name, {})[size] = times[0]
+    return found
+
+
+def calls(mx: Any, seconds: float) -> dict[str, list[list[float]]]:
+    """{call: [of np, of nd]} on 10 elements."""
+    x = mx.np.array(numpy.ones(10, "float32"))
+    a = x.as_nd_ndarray()
+    pairs: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+        "x + y": (lambda: x + x, lambda: a + a),
+        "x + 1.0": (lambda: x + 1.0, lambda: a + 1.0),
+        "x > y": (lambda: x > x, lambda: a > a),
+        "exp": (lambda: mx.np.exp(x), lambda: mx.nd.exp(a)),
+        "add": (lambda: mx.np.add(x, x), lambda: mx.nd.add(a, a)),
+        "sum": (lambda: mx.np.sum(x), lambda: mx.nd.sum(a)),
+    }
+
+    class Block(mx.gluon.HybridBlock):
+        def hybrid_forward(self, F: Any, v: Any) -> Any:
+            return F.exp(v + v) if F in (mx.nd, mx.sym) else F.np.exp(v + v)
+
+    block = Block()
+    block.hybridize()
+    for v in (x, a):
+        block(v)
+    pairs["hybridized"] = (lambda: block(x), lambda: block(a))
+    return {n: measure(list(pair), seconds, mx.nd.waitall) for n, pair in pairs.items()}
+
+
+def run() -> None:
+    if sys.argv[1] == "numpy":
+        found = main(lambda x: x, numpy, ROWS, lambda: None)
+    else:
+        mx = importlib.import_module(sys.argv[1])
+        make = lambda x: mx.np.array(x)
+        found = main(make, mx.np, ROWS, mx.nd.waitall)
+        if not sys.argv[4:] or "calls" in sys.argv[4:]:
+            found["calls"] = calls(mx, float(sys.argv[2]))
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    run()

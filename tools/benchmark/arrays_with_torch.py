@@ -1,0 +1,46 @@
+"""The rows of `plait bench --np` on tensors of torch; see arrays_with_numpy.py, which it uses."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from arrays_with_numpy import assign, main
+
+ROWS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda np, a: a.x + a.y,
+    "add a number": lambda np, a: a.x + 1.5,
+    "exp": lambda np, a: torch.exp(a.x),
+    "greater": lambda np, a: a.x > a.y,
+    "where": lambda np, a: torch.where(a.b, a.x, a.y),
+    "int32 + float32": lambda np, a: a.i + a.x,
+    "matmul": lambda np, a: a.square @ a.square,
+    "sum": lambda np, a: torch.sum(a.x),
+    "sum axis 0": lambda np, a: torch.sum(a.m, 0),
+    "sum axis 1": lambda np, a: torch.sum(a.m, 1),
+    "sum int32": lambda np, a: torch.sum(a.i),
+    "sum bool": lambda np, a: torch.sum(a.b),
+    "mean": lambda np, a: torch.mean(a.x),
+    "std": lambda np, a: torch.std(a.x, unbiased=False),
+    "max": lambda np, a: torch.max(a.x),
+    "argmax": lambda np, a: torch.argmax(a.x),
+    "argmax axis 1": lambda np, a: torch.argmax(a.m, 1),
+    "cumsum": lambda np, a: torch.cumsum(a.x, 0),
+    "sort": lambda np, a: torch.sort(a.x),
+    "sort axis 1": lambda np, a: torch.sort(a.m, 1),
+    "argsort": lambda np, a: torch.argsort(a.x),
+    "slice": lambda np, a: a.m[:, : a.half].clone(),
+    "transpose": lambda np, a: a.m.T.contiguous(),
+    "concatenate": lambda np, a: torch.cat([a.x, a.y]),
+    "take": lambda np, a: torch.index_select(a.m, 0, a.rows),
+    "mask": lambda np, a: a.x[a.b],
+    "assign": lambda np, a: assign(a),
+}
+
+if __name__ == "__main__":
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    torch.set_grad_enabled(False)
+    print(json.dumps(main(torch.from_numpy, None, ROWS, lambda: None)))
