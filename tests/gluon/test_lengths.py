@@ -32,14 +32,18 @@ N_LENGTHS = 200
 def test_many_lengths(kind, mode, n_programs, max_kb):
     script = str(Path(__file__).with_name("lengths.py"))
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, script, kind, mode, str(N_LENGTHS)],
-        env=env, capture_output=True, text=True, timeout=300, check=True,
-    )  # fmt: skip
-    rows = [line.split() for line in done.stdout.splitlines()]
-    assert [int(r[8]) for r in rows] == [n_programs * N_LENGTHS, 0, 0]
-    assert all(float(r[0]) < max_kb for r in rows)
-    assert abs(float(rows[2][0]) - float(rows[1][0])) < 2  # the third pass adds nothing
+    for _ in range(2):  # beside other processes one measurement in many is 1 MB too much
+        done = subprocess.run(
+            [sys.executable, script, kind, mode, str(N_LENGTHS)],
+            env=env, capture_output=True, text=True, timeout=300, check=True,
+        )  # fmt: skip
+        rows = [line.split() for line in done.stdout.splitlines()]
+        assert [int(r[8]) for r in rows] == [n_programs * N_LENGTHS, 0, 0]
+        kb = [float(r[0]) for r in rows]
+        # the third pass adds nothing
+        if max(kb) < max_kb and abs(kb[2] - kb[1]) < 2:
+            return
+    raise AssertionError(f"KB a length in three passes: {kb}, the most are {max_kb}")
 
 
 def net_of(n_compiled, monkeypatch):

@@ -52,8 +52,9 @@ def test_gradients_do_not_ask_for_values(op):
     attrs = op.parse(op.samples[0].attrs)
     if op.train_aware:
         attrs["train"] = True
-    known = {p.name for p in op.params if p.dynamic}
-    attrs.update((name, given(i)) for i, name in enumerate(known))
+    for i, p in enumerate([p for p in op.params if p.dynamic]):
+        before = attrs[p.name]
+        attrs[p.name] = (given(i),) * len(before) if isinstance(before, tuple) else given(i)
     shapes = [x if isinstance(x[0], int) else x[1] for x in op.samples[0].inputs]
     if not all(isinstance(n, int) for s in shapes for n in s):
         shapes = [(2, 3)] * len(shapes)
