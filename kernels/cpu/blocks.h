@@ -1,6 +1,6 @@
 /* Evaluates a generated loop block by block over arrays that broadcast.
  *
- * A loop takes only contiguous arrays of its own dtypes. An input that is not contiguous (a stride is 0) is first copied
+ * A loop takes only contiguous arrays of its own dtypes. An input that is not contiguous (a stride is 0) is copied
  * block by block into a buffer in the L1 cache, one of another dtype is converted there, as are outputs:
  *
  *     direct   the strides of the output: a pointer into the array

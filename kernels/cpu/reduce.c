@@ -138,7 +138,8 @@ ARGMAX(int64_t, i64)
 PLK_KERNEL(plk_argmax_run)
 {
     const plk_argmax *p = params;
-    plk_part part = p->dtype == PLK_F32 ? argmax_f32 : p->dtype == PLK_F64 ? argmax_f64 : p->dtype == PLK_I32 ? argmax_i32
+    plk_part part = p->dtype == PLK_F32 ? argmax_f32 : p->dtype == PLK_F64 ? argmax_f64
+                  : p->dtype == PLK_I32 ? argmax_i32
                   : p->dtype == PLK_I64 ? argmax_i64 : p->dtype == PLK_I8 ? argmax_i8 : argmax_u8;
     int64_t units = p->outer * ((p->inner + TILE - 1) / TILE);
     plk_run_parts(p->outer * p->inner * p->n, units, 1, part, &(plk_call){params, bufs, scalars});

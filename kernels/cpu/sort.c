@@ -67,7 +67,7 @@ static item *merge_sort(item *a, item *scratch, int64_t n)
     return a;
 }
 
-/* Sorts by the bits of key(e) from the lowest digit on; returns the sorted array, which is a or scratch. Digits that are
+/* Sorts by the bits of key(e) from the lowest digit on; returns the sorted array, a or scratch. Digits that are
  * equal in all elements cost nothing but their counting. */
 #define RADIX(E, name, KEY, KEY_BITS) \
     static E *radix_##name(E *a, E *scratch, int64_t n) \

@@ -99,7 +99,8 @@ def test_ctrl_c_ends_the_process(script):
     finally:
         process.kill()
     caught = script.count('"ready"') == 2
-    assert process.returncode == (0 if caught else -signal.SIGINT), errors
+    # 1: rarely, with a full queue, Python ends by itself instead of by the signal
+    assert process.returncode in ((0,) if caught else (-signal.SIGINT, 1)), errors
     assert caught or errors.endswith("KeyboardInterrupt\n")
 
 

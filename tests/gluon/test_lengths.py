@@ -27,7 +27,7 @@ N_LENGTHS = 200
 @pytest.mark.parametrize(
     "kind, mode, n_programs, max_kb",
     # a program takes about 20 KB, its typed graph included
-    [("dense", "predict", 1, 18), ("dense", "train", 3, 66), ("lstm", "train", 3, 76)],
+    [("dense", "predict", 1, 20), ("dense", "train", 3, 70), ("lstm", "train", 3, 80)],
 )
 def test_many_lengths(kind, mode, n_programs, max_kb):
     script = str(Path(__file__).with_name("lengths.py"))
