@@ -90,14 +90,14 @@ array-api: .array-api/installed
 	    ndindex pytest-json-report pytest-metadata
 	touch $@
 
-# GluonTS and GluonCV, written for MXNet, on plait as installed from here
+# GluonTS and GluonCV, written for MXNet, and torch and JAX beside plait as installed from here
 downstream: .downstream/bin/python
 	.downstream/bin/pip install -q --disable-pip-version-check .
 	for script in tests/downstream/*.py; do OMP_NUM_THREADS=1 .downstream/bin/python -W ignore -m plait.compat $$script || exit 1; done
 
 .downstream/bin/python:
 	$(PYTHON) -m venv .downstream
-	.downstream/bin/pip install -q --disable-pip-version-check gluonts==0.17.0 gluoncv==0.10.5.post0 opencv-python-headless
+	.downstream/bin/pip install -q --disable-pip-version-check gluonts==0.17.0 gluoncv==0.10.5.post0 opencv-python-headless torch jax
 
 docs: $(VENV)/installed
 	$(BIN)/python -m plait docs docs/reference

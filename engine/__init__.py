@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from . import _array, callback, imports, location, settings
+from . import _array, callback, imports, interrupt, location, settings
 from ._core import ffi, lib
 from .callback import PENDING
 from .device import (
@@ -382,8 +382,7 @@ def trim() -> None:
 def _drained() -> bool:
     """Waits for what is queued. False where Ctrl-C ended the program, or is pressed again: then
     long kernels are abandoned, and end with the process."""
-    ended = getattr(sys, "last_type", None) is KeyboardInterrupt
-    until = time.monotonic() + GRACE_S if ended else math.inf
+    until = time.monotonic() + GRACE_S if interrupt.ended_the_program() else math.inf
     try:
         while lib.pl_engine_close(POLL_MS) == _AGAIN:
             if time.monotonic() > until:
@@ -436,6 +435,7 @@ lib.pl_engine_set_limits(
     settings.get("PLAIT_PENDING_OPS"), (settings.get("PLAIT_PENDING_MB") or 0) << 20
 )
 lib.pl_engine_set_patience(POLL_MS)
+atexit.register(interrupt.remember)
 atexit.register(_close)
 if settings.get("PLAIT_PROFILE"):
     from . import profiler  # only then: it needs json

@@ -1,8 +1,10 @@
-"""Ctrl-C at a moment at which its KeyboardInterrupt would be lost."""
+"""Ctrl-C at a moment at which its KeyboardInterrupt, or its exit status, would be lost."""
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import sys
 import threading
 
 
@@ -27,3 +29,16 @@ class deferred:
             signal.signal(signal.SIGINT, self._before)
             if self._seen is not None and kind is None:
                 self._before(*self._seen)
+
+
+def ended_the_program() -> bool:
+    """Whether one ended the program. At a prompt, which has sys.ps1, it ends a statement only."""
+    return getattr(sys, "last_type", None) is KeyboardInterrupt and not hasattr(sys, "ps1")
+
+
+def remember() -> None:
+    """At exit. Python ends by the signal, as shells expect, unless a string was evaluated since the
+    interrupt: the tiers' thread does that by importing a dataclass."""
+    if ended_the_program():
+        with contextlib.suppress(KeyboardInterrupt):
+            exec("raise KeyboardInterrupt")

@@ -26,7 +26,8 @@ N_LENGTHS = 200
 )
 @pytest.mark.parametrize(
     "kind, mode, n_programs, max_kb",
-    # a program takes about 20 KB, its typed graph included
+    # a program takes about 20 KB, its typed graph included; the first ones fill what the import of
+    # modules left free, 1 MB more where Python had to compile them
     [("dense", "predict", 1, 20), ("dense", "train", 3, 70), ("lstm", "train", 3, 80)],
 )
 def test_many_lengths(kind, mode, n_programs, max_kb):

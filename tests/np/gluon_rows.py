@@ -46,8 +46,14 @@ def rows(kind, table):
     ROWS.extend([(kind, name, shape, run) for name, (shape, run) in table.items()])
 
 
-def block(make, *inputs):
-    return lambda m: m(make(), *inputs)
+class block:
+    """A row that is one Block, called once: it can be differentiated and exported."""
+
+    def __init__(self, make, *inputs):
+        self.make, self.inputs = make, inputs
+
+    def __call__(self, m):
+        return m(self.make(), *self.inputs)
 
 
 FLAT, IMAGE, SEQUENCE = draw(2, 4), draw(2, 3, 4, 4), draw(4, 2, 5)
@@ -319,8 +325,7 @@ rows(
 
 
 def network(name, size=64):
-    x = draw(1, 3, size, size)
-    return (1, 3), lambda m: m(vision.get_model(name, classes=3), x)
+    return (1, 3), block(lambda: vision.get_model(name, classes=3), draw(1, 3, size, size))
 
 
 rows(

@@ -1,16 +1,10 @@
 """Where plait is meant to differ from cases.json, and why."""
 
 RANDOM = {"npx.dropout"}
-_GONE = "NumPy removed it; MXNet raised too"
-_FLOAT64 = "of the dtype of its argument: MXNet called NumPy, which made float64 of float32"
-DIFFERENT: dict[str, str] = {
-    **{f"np.{name}": _FLOAT64 for name in ("cov", "corrcoef", "float_power", "interp")},
-    **{f"np.{name}": _FLOAT64 for name in ("nanpercentile", "nanquantile")},
-    **{f"np.{name}": _GONE for name in ("mirr", "npv", "ppmt", "pv", "rate")},
-    "ndarray.broadcast_like": "the call lacks an argument: MXNet raised too",
-    "np.histogram2d": "NumPy 2 keeps float32",
-    "np.histogramdd": "NumPy 2 keeps float32",
-    "np.vander": "of the dtype of x: MXNet called NumPy, which made a float64 of a float32",
+# name -> dtypes of its results, those of the arguments: MXNet called NumPy, which made float64
+DTYPES: dict[str, list[str]] = {
+    **{f"np.{name}": ["float32"] for name in ("cov", "corrcoef", "float_power", "interp")},
+    **{f"np.{name}": ["float32"] for name in ("nanpercentile", "nanquantile", "vander")},
+    "np.histogram2d": ["float64", "float32", "float32"],
+    "np.histogramdd": ["float64", "float32", "float32", "float32"],
 }
-# fronts whose gradient has no gradient: why
-NO_SECOND_ORDER: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""DLPack both ways between mx.np and NumPy, and torch and JAX where they are installed."""
+"""DLPack both ways between mx.np and NumPy. With torch and JAX: make downstream."""
 
 import numpy as onp
 import pytest
@@ -59,27 +59,3 @@ def test_protocol():
     y[0] = 5
     assert x.tolist() == [5, 2]
     assert isinstance(pytest.raises(MXNetError, np.from_dlpack, 5).value, TypeError)
-
-
-def test_torch():
-    torch = pytest.importorskip("torch")
-    x = np.array([[1.0, 2.0], [3.0, 4.0]])
-    t = torch.from_dlpack(x)
-    t[0, 0] = 7
-    assert x[0, 0] == 7
-    y = np.from_dlpack(torch.arange(4.0))
-    assert type(y) is np.ndarray and y.tolist() == [0, 1, 2, 3]
-    u = torch.zeros(3)
-    z = np.from_dlpack(u)
-    u += 1
-    assert z.tolist() == [1, 1, 1]
-
-
-def test_jax():
-    jnp = pytest.importorskip("jax.numpy")
-    x = np.array([[1.0, 2.0], [3.0, 4.0]])
-    assert jnp.from_dlpack(x).tolist() == [[1, 2], [3, 4]]
-    y = np.from_dlpack(jnp.arange(4.0), copy=False)
-    assert type(y) is np.ndarray and y.tolist() == [0, 1, 2, 3]
-    with pytest.raises(ValueError, match="read-only"):
-        y += 1

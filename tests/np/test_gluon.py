@@ -4,7 +4,7 @@ arrays are of mx.np."""
 import numpy as onp
 import plait as mx
 import pytest
-from gluon_rows import ROWS, Mode
+from gluon_rows import ROWS, Mode, block
 from plait.ndarray.nesting import flatten
 
 LARGE = ("alexnet", "vgg11", "densenet121", "inceptionv3", "squeezenet1.0")
@@ -40,12 +40,13 @@ def close(a, b):
     onp.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("hybrid", [False, True], ids=["eager", "hybrid"])
-@pytest.mark.parametrize(("kind", "name"), list(RUN), ids=lambda x: x)
+NOT_HYBRID = ("metric", "initializer", "utils")
+MODES = [(*row, False) for row in RUN] + [(*row, True) for row in RUN if row[0] not in NOT_HYBRID]
+
+
+@pytest.mark.parametrize(("kind", "name", "hybrid"), MODES)
 def test_np_mode_is_classic_mode(kind, name, hybrid):
     expected, run = RUN[kind, name]
-    if hybrid and kind in ("metric", "initializer", "utils"):
-        pytest.skip("nothing to hybridize")
     _, classic = computed(run, False, hybrid)
     mode, got = computed(run, True, hybrid)
     if expected == "number":
@@ -59,7 +60,8 @@ def test_np_mode_is_classic_mode(kind, name, hybrid):
         close(a, b)
 
 
-GRADIENTS = [(k, n) for k, n, _, _ in ROWS if k in ("nn", "rnn", "loss") and n != "Embedding"]
+BLOCKS = [row for row in ROWS if isinstance(row[-1], block)]
+GRADIENTS = [(k, n) for k, n, *_ in BLOCKS if k in ("nn", "rnn", "loss") and n != "Embedding"]
 
 
 @pytest.mark.parametrize("hybrid", [False, True], ids=["eager", "hybrid"])
@@ -68,8 +70,6 @@ def test_gradients(kind, name, hybrid):
     found = []
     for np_mode in (False, True):
         mode, _ = computed(RUN[kind, name][1], np_mode, hybrid)
-        if mode.block is None:
-            pytest.skip("a cell: see test_cells_learn")
         x = mode.inputs[0]
         x.attach_grad()
         mx.random.seed(5)
@@ -117,19 +117,15 @@ def test_arrays_in_a_hybridized_block_say_what_to_write():
 
 
 EXPORTED = [
-    (k, n)
-    for k, n, _, _ in ROWS
-    if k in ("nn", "rnn", "loss", "model_zoo", "contrib")
-    and n not in LARGE
-    and not (k == "rnn" and n not in ("RNN", "LSTM", "GRU(NTC)", "LSTM(projection)"))
+    (kind, name)
+    for kind, name, _, run in BLOCKS
+    if name not in LARGE and isinstance(run.make(), mx.gluon.HybridBlock)
 ]
 
 
 @pytest.mark.parametrize(("kind", "name"), EXPORTED, ids=lambda x: x)
 def test_exported_files_load_in_both_modes(kind, name, tmp_path):
     mode, got = computed(RUN[kind, name][1], True, True)
-    if not isinstance(mode.block, mx.gluon.HybridBlock):
-        pytest.skip("no HybridBlock")
     inputs, expected = mode.inputs, leaves(got)
     if kind == "rnn":  # states are inputs of the file
         states = mode.block.begin_state(4 if "NTC" in name else 2)
