@@ -52,14 +52,19 @@ class Record(NamedTuple):
 
 
 def save(fname: str | PathLike[str], data: Any) -> None:
-    """Writes an array, a list of arrays or a dict of name -> array to a file.
+    """Writes an array, a list of arrays or a dict of name -> array to a file. A name that ends in
+    .safetensors gives a file of that format, which needs a dict.
 
     The file is written atomically. Raises ValueError or TypeError for other data, OSError if it
-    cannot be written, NotImplementedError for a name that ends in .safetensors.
+    cannot be written.
     """
+    path = _path(fname, "save")
+    if files.is_safetensors(path):
+        from . import safetensors
+
+        return safetensors.save(path, data)
     # everything is checked and computed before a file is touched
     chunks = _chunks(data)
-    path = _path(fname, "save")
     with files.replacing(path) as part, open(part, "wb") as file:
         file.writelines(chunks)
 
@@ -145,11 +150,17 @@ def _sparse_record(array: NDArray) -> list:
 def load(fname: str | PathLike[str]) -> list[NDArray] | dict[str, NDArray]:
     """The arrays of a file: a list, or a dict if they have names.
 
-    Every version of MXNet's format is read. Raises FileError if the file has another format, is
-    truncated or damaged, MXNetError if it cannot be read; nothing is loaded then.
+    Every version of MXNet's format is read, and safetensors files, by the name's end: their arrays
+    are the file's memory, read when they are used; writing to them does not change the file. Raises
+    FileError if the file has another format, is truncated or damaged, MXNetError if it cannot be
+    read; nothing is loaded then.
     """
     path = _path(fname, "load")
     where = None if os.path.isabs(path) else f"the working directory is {os.getcwd()}"
+    if files.is_safetensors(path):
+        from . import safetensors
+
+        return safetensors.load(path, where)
     return _load(files.read(path, "load", where), f"load: {path!r}")
 
 
