@@ -24,6 +24,10 @@ class MissingFile(FileError, FileNotFoundError):
     """A file that does not exist."""
 
 
+class DamagedFile(MXNetError, ValueError):
+    """A file or buffer that is not what its format says, or is truncated."""
+
+
 class OtherFormat(FileError, ValueError):
     """A file whose name says a format that cannot hold the content."""
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from ..engine import files
 from ..engine.error import InvalidType, InvalidValue, MissingPackage, compose
+from ..engine.files import DamagedFile
 from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES
 from .interop import from_numpy
 from .ndarray import NDArray
-from .serialization import FileError
 
 DTYPES = {  # the format's names
     "BOOL": "bool",
@@ -67,7 +67,7 @@ def save(path: str, data: Any) -> None:
 
 
 def load(path: str, where: str | None = None) -> dict[str, NDArray]:
-    """The arrays of a file by name. Raises FileError for one that is damaged, or has a dtype that
+    """The arrays of a file by name. Raises DamagedFile for one that is damaged, or has a dtype that
     plait lacks."""
     library = _library()
     with files.reading(path, "load", where, of_arrays=True):
@@ -77,11 +77,13 @@ def load(path: str, where: str | None = None) -> dict[str, NDArray]:
                 parts = [file.get_slice(name) for name in names]
                 types = [(part.get_dtype(), tuple(part.get_shape())) for part in parts]
         except library.SafetensorError as error:
-            raise FileError(f"load: {path!r} is no safetensors file: {error}") from None
+            raise DamagedFile(f"load: {path!r} is no safetensors file: {error}") from None
         for name, (dtype, _) in zip(names, types):
             if dtype not in DTYPES:
                 known = ", ".join(DTYPES)
-                raise FileError(f"load: {path!r}: {name} has the dtype {dtype}, plait has {known}")
+                raise DamagedFile(
+                    f"load: {path!r}: {name} has the dtype {dtype}, plait has {known}"
+                )
         memory = np.memmap(path, np.uint8, "c")  # copies a page when it is written to
     # the library has checked that the arrays fill the file's end in this order
     sizes = [prod(shape) * ITEM_BYTES[DTYPES[dtype]] for dtype, shape in types]
