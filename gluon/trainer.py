@@ -405,10 +405,12 @@ class Trainer:
         for i, p in enumerate(self._params):
             if p._grad_req == "null":
                 continue
-            if p._data is None:
+            data = p._data
+            if data is None:
                 raise p._not_initialized()
-            pairs = zip(self._for(p, jobs), p._data, p._grad or ())
-            for (indices, grads, weights), array, grad in pairs:
+            if len(data) > len(jobs):
+                self._add_devices(p, jobs)
+            for (indices, grads, weights), array, grad in zip(jobs, data, p._grad or ()):
                 if not array._tape.fresh:
                     if not ignore_stale_grad:
                         raise _stale(p, array)
@@ -424,12 +426,11 @@ class Trainer:
     def _made_updaters(self, n: int) -> list:
         return [opt.get_updater(self._optimizer, replica) for replica in range(n)]
 
-    def _for(self, parameter, jobs):
-        if len(parameter._data) > len(jobs):
-            self._contexts = parameter.list_ctx()
-            jobs += [([], [], []) for _ in range(len(parameter._data) - len(jobs))]
-            self._updaters += self._made_updaters(len(jobs))[len(self._updaters) :]
-        return jobs
+    def _add_devices(self, parameter, jobs) -> None:
+        """More devices than were known: those of a parameter."""
+        self._contexts = parameter.list_ctx()
+        jobs += [([], [], []) for _ in range(len(parameter._data) - len(jobs))]
+        self._updaters += self._made_updaters(len(jobs))[len(self._updaters) :]
 
     # ---- files -----------------------------------------------------------------------------------
 
