@@ -105,9 +105,8 @@ class Trace:
     """A block as a graph.
 
     symbol: Group of the outputs. structure: how they are nested. data: the input Symbols. params:
-        in order of use. is_shared: it stands for inputs of other shapes too. any_sizes: it may do so
-        without another trace, where `serves` holds; compared: values of which it was asked whether
-        their shapes differ, and the answer.
+        in order of use. is_shared: it stands for inputs of other shapes too. any_sizes: it may do
+        so without another trace, where `serves` holds; compared: see symbol.tracing.
     """
 
     is_shared = False

@@ -37,8 +37,8 @@ class tracing:
     Variables of known shape are typed when created, others (deferred parameters) at their first
     use; nodes of train-aware operators get the attribute `train`.
 
-    reads_sizes: does the graph depend on the sizes of its inputs in a way that is not in `compared`?
     compared: pairs of values of which it was asked whether their shapes differ, and the answer.
+    reads_sizes: may the graph depend on the sizes of its inputs in another way?
     """
 
     _state = threading.local()

@@ -19,8 +19,13 @@ from ..kernels.signature import dynamic_names, make_function, static_names
 from ..kernels.spec import DType
 from . import attribute
 from .base import Symbol, UntypedError, apply, load, load_json  # noqa: F401  (offered from here)
-from .compose import active, dtype_flag, new_variable, tracing  # noqa: F401  (offered from here)
-from .compose import shapes_differ
+from .compose import (  # noqa: F401  (offered from here)
+    active,
+    dtype_flag,
+    new_variable,
+    shapes_differ,
+    tracing,
+)
 
 # ---- functions and methods of operators ----------------------------------------------------------
 

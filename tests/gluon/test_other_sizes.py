@@ -97,7 +97,11 @@ NETWORKS = {
     "batch norm": (images, lambda b, n: (b, 2, n, n + 1), 1),
     "tokens": (tokens, lambda b, n: (b, n), 1),
     "loop": (lambda: sequential(Residual(), Loop()), lambda b, n: (b, n, WIDTH), 0),
-    "reads sizes": (lambda: sequential(Residual(), ReadsSizes()), lambda b, n: (b, n + 2, WIDTH), 0),
+    "reads sizes": (
+        lambda: sequential(Residual(), ReadsSizes()),
+        lambda b, n: (b, n + 2, WIDTH),
+        0,
+    ),
 }
 
 

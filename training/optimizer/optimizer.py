@@ -224,10 +224,15 @@ class Optimizer(Stateful):
         self.num_update = most
 
     def _factors(self, indices, attribute: str, mults: dict) -> list[float]:
-        out = []
+        params, out = self.param_dict, []
+        if params:
+            try:
+                return [getattr(params[i], attribute) for i in indices]
+            except KeyError:
+                pass
         for i in indices:
-            if i in self.param_dict:
-                out.append(getattr(self.param_dict[i], attribute))
+            if i in params:
+                out.append(getattr(params[i], attribute))
             elif i in mults:
                 out.append(mults[i])
             else:
@@ -328,7 +333,9 @@ def is_sparse(*arrays: NDArray) -> bool:
 
 def as_lists(index: Any, weight: Any, grad: Any, state: Any) -> Any:
     """Arguments of update as lists, whether one weight was given or several."""
-    if isinstance(index, (list, tuple)):
+    if isinstance(index, list):
+        return index, weight, grad, state
+    if isinstance(index, tuple):
         return list(index), list(weight), list(grad), list(state)
     return [index], [weight], [grad], [state]
 

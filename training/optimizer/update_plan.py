@@ -37,7 +37,7 @@ class UpdatePlan:
         numbers: dict[str, float],
         made_for: tuple[Sequence, ...] = (),
     ):
-        self.name, self.made_for = name, made_for
+        self.name, self.made_for = name, [list(given) for given in made_for]
         self.calls: list[tuple[Plan, list[NDArray], list[NDArray]]] = []
         op = lookup(name)
         self.order = [p.name for p in op.params if p.dynamic and p.name not in RATES]
