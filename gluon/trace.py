@@ -260,7 +260,8 @@ class Trace:
         types = {n: n.types[0] for n in topological(values) if n.op is None}
         types.update((v.node, s.type) for v, s in zip(self.data_values, specs))
         for p, v in zip(self.params, self.param_values):
-            types[v.node] = p.list_data()[0]._spec.type
+            if p._data is not None:
+                types[v.node] = p._data[0]._spec.type
         try:
             found = typed_graph(values, types, self.training)
         except MXNetError:  # a trace says where
