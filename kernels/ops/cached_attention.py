@@ -100,7 +100,7 @@ def _grad(F, dys, xs, ys, **attrs):
     raise OperatorError(
         NAME,
         "has no gradient: later calls write the caches",
-        fix="train with softmax(q . k^T) . v over whole sequences, and decode with the same weights",
+        fix="train on whole sequences, with softmax(q . k^T) . v and the same weights",
     )
 
 
