@@ -32,6 +32,9 @@ from .spec import ITEM_BYTES, Spec, spec
 from .traits import DeviceCopy, Eager, OwnKernel, PythonKernel, SameMemory
 
 INLINE_US = 10.0  # below this estimate a kernel costs less than handing it to a lane
+# the same where a kernel has one thread on either: a lane would only overlap it with the few
+# microseconds of the next call in Python, and write its results in another core's cache
+ALONE_INLINE_US = 250.0
 # cost of a reference kernel: call, then throughput
 FALLBACK_US, FALLBACK_BYTES_PER_US = 5.0, 2000.0
 TRANSFER_US = 20.0  # of a copy between memories: its lane waits for it
@@ -288,7 +291,10 @@ def _build(
         flags = lib.PL_PLAN_OPENMP if found.openmp else 0
         flags |= lib.PL_PLAN_PYTHON if found.python else 0
         plan.can_fail = found.can_fail
+        alone = device.device_type == "cpu" and lib.pl_thread_pool_size() == 1
+        inline_us = ALONE_INLINE_US if alone and not found.python else INLINE_US
     else:
+        inline_us = INLINE_US
         owner = (plan.op, plan.attrs, plan.in_specs, plan.out_specs, plan.mutated, plan.pending)
         kernel, flags = ffi.addressof(lib, backend.reference), lib.PL_PLAN_PYTHON
         nbytes = sum(s.nbytes for s in plan.in_specs + plan.out_specs)
@@ -302,7 +308,7 @@ def _build(
         params = ffi.new("uintptr_t *", kept)
     flags |= (
         place_flag(device)
-        | (lib.PL_PLAN_INLINE if plan.cost_us < INLINE_US else 0)
+        | (lib.PL_PLAN_INLINE if plan.cost_us < inline_us else 0)
         | (lib.PL_PLAN_RANDOM if op.is_random(attrs) else 0)
     )
     nbytes = ffi.sizeof(ffi.typeof(params).item) if params is not None else 0

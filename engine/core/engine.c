@@ -15,6 +15,7 @@
 #include "claims.h"
 #include "deferred.h"
 #include "flight.h"
+#include "gpu.h"
 #include "profiler.h"
 #include "stream.h"
 #include "thread_pool.h"
@@ -22,6 +23,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { SMALL_BLOCK = 448 };     /* bytes of an op with few requests; kept for re-use */
 enum { AHEAD_OPS = 16 };        /* a producer that is so far ahead helps */
@@ -44,6 +46,10 @@ static int64_t max_queued = 4096;
  * a step needs. This limit on their bytes is enough to keep the lanes busy. */
 #define AHEAD_BYTES ((size_t)128 << 20)
 static size_t max_pending_bytes;                 /* set at the first push */
+/* Outputs that are in the cache when they are written, because others were freed just before, cost a third of those from
+ * memory. So a producer waits as soon as the lane has a few ops and their outputs fill a core's cache. */
+enum { FEW_OPS = 2 };
+static size_t cache_bytes;
 static int patience_ms;                       /* see pl_engine_set_patience */
 static pl_op *spare;                          /* freed small ops */
 
@@ -138,7 +144,14 @@ int pl_op_begin(pl_op **made, int max_requests, size_t payload_bytes)
         max_pending_bytes = pl_machine_bytes() / 4;
         if (max_pending_bytes > AHEAD_BYTES)
             max_pending_bytes = AHEAD_BYTES;
+        long level2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
+        cache_bytes = level2 > 0 ? (size_t)level2 : 1 << 20;
     }
+    if (!pl_running && pl_engine.n_queued >= FEW_OPS && pl_engine.pending_bytes >= cache_bytes && !pl_gpu_count())
+        if (pl_wait_capacity(FEW_OPS / 2, max_pending_bytes, patience_ms) == PL_AGAIN) {
+            pl_leave();
+            return PL_AGAIN;
+        }
     if (!pl_running && (pl_engine.n_queued >= max_queued || pl_engine.pending_bytes >= max_pending_bytes))
         if (pl_wait_capacity(max_queued / 2, max_pending_bytes / 2, patience_ms) == PL_AGAIN) {
             pl_leave();
