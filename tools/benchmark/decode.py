@@ -1,4 +1,4 @@
-"""`plait bench --decode`: tokens a second of a decoder with a cache of keys and values, one sequence.
+"""`plait bench --decode`: tokens a second of a decoder with a cache of keys and values, batch 1.
 
 Each framework has a process; they generate in turns. The table has the median over the rounds of
 each round's median, and of each round's minimum, in tokens a second; then the prompt in
