@@ -83,7 +83,7 @@ def test_convolution(case, kind, instruction_set):
 
 
 def definition(x, w, stride, dilate, pad, groups):
-    """y by the definition, in float64; x (n, channels, ...), w (filters, channels / groups, ...)."""
+    """y by the definition, in float64; w (filters, channels / groups, ...)."""
     x, w = x.astype(np.float64), w.astype(np.float64)
     nd, (n, channels), filters = w.ndim - 2, x.shape[:2], w.shape[0]
     x = np.pad(x, ((0, 0), (0, 0), *((p, p) for p in pad)))
@@ -99,7 +99,7 @@ def definition(x, w, stride, dilate, pad, groups):
 
 
 def drawn(seed):
-    """A random convolution: tails of channels and filters, groups, any layout, 1 to 3 dimensions."""
+    """A random convolution: odd channels and filters, groups, 1 to 3 dimensions."""
     rng = np.random.default_rng(seed)
     nd = int(rng.choice([1, 2, 2, 2, 3]))
     draw = lambda low, high: tuple(int(v) for v in rng.integers(low, high + 1, nd))
