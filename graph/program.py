@@ -68,7 +68,6 @@ class Program:
         "n_out",
         "naive_bytes",
         "open_scalars",
-        "openmp",
         "ops",
         "out_specs",
         "prepack",
@@ -89,7 +88,6 @@ class Program:
     n_out: int
     naive_bytes: int
     open_scalars: tuple[OpenScalar, ...]
-    openmp: bool
     ops: tuple[Operator, ...]
     out_specs: tuple[Spec, ...]
     prepack: Prepack | None
@@ -308,7 +306,6 @@ def assemble(
     program.out_specs = tuple([specs[v.type] for v in outputs])
     program.mutated = tuple([i for i, m in enumerate(in_modes) if m])
     program.cost_us = sum(p.cost_us for p in plans)
-    program.openmp = any(p.openmp for p in plans)
     # an array that a run makes for itself may find no memory
     program.can_fail = any(p.can_fail for p in plans) or assigned.arena_bytes >= LARGE_BYTES
     program.handle = lib.pl_program_new(

@@ -22,7 +22,6 @@ class Native(NamedTuple):
     params: Any = None
     # estimate on one core; below plan.INLINE_US it runs on the caller
     cost_us: float = 1.0
-    openmp: bool = False  # enters OpenMP by itself (oneDNN)
     can_fail: bool = False  # on what the arrays hold, or in Python code that it runs
     owner: Any = None  # what `params` points into; released with the plan
     python: bool = False  # takes the GIL
