@@ -85,8 +85,8 @@ static int32_t whole_at(const product *w, int64_t i)
 }
 
 /* The same of integers; sums: of the columns of B */
-static void finish_integers(const product *w, const plk_unit *v, int64_t v_step, const plk_unit *sums, int64_t i, int64_t j,
-                            int64_t rows, int64_t columns)
+static void finish_integers(const product *w, const plk_unit *v, int64_t v_step, const plk_unit *sums, int64_t i,
+                            int64_t j, int64_t rows, int64_t columns)
 {
     const plk_gemm *g = w->g;
     int32_t add[COLUMNS] = {0}, x[COLUMNS], low = g->dtype == PLK_I8 ? -128 : 0, high = low + 255;
@@ -103,8 +103,8 @@ static void finish_integers(const product *w, const plk_unit *v, int64_t v_step,
 }
 
 /* Stores a complete tile at row i and column j. */
-static void finish(const product *w, const plk_unit *v, int64_t v_step, const plk_unit *sums, int64_t i, int64_t j, int64_t rows,
-                   int64_t columns)
+static void finish(const product *w, const plk_unit *v, int64_t v_step, const plk_unit *sums, int64_t i, int64_t j,
+                   int64_t rows, int64_t columns)
 {
     if (w->whole)
         finish_integers(w, v, v_step, sums, i, j, rows, columns);
@@ -141,7 +141,8 @@ static void block(const product *w, const room *m, int64_t i, int64_t n_rows, in
             pack_rows(m->a + r * N_UNITS, operand_at(w->a, i + r, u * per), least(ROWS, n_rows - r), steps);
         for (int64_t p = 0; p < panels; p++) {
             int64_t columns = least(COLUMNS, j_end - j - p * COLUMNS);
-            plk_unit *panel = m->b + (m->keeps_b ? u * panels * COLUMNS : 0) + p * COLUMNS * n, *sums = m->sums + p * COLUMNS;
+            plk_unit *panel = m->b + (m->keeps_b ? u * panels * COLUMNS : 0) + p * COLUMNS * n;
+            plk_unit *sums = m->sums + p * COLUMNS;
             if (fresh || !m->keeps_b)
                 pack_columns(panel, operand_at(w->b, j + p * COLUMNS, u * per), columns, steps);
             if (fresh && u == 0)
@@ -151,8 +152,8 @@ static void block(const product *w, const room *m, int64_t i, int64_t n_rows, in
             for (int64_t r = 0; r < n_rows; r += ROWS) {
                 int64_t rows = least(ROWS, n_rows - r), step = m->acc ? m->acc_step : COLUMNS;
                 plk_unit *out = m->acc ? m->acc + r * step + p * COLUMNS : v;
-                unit_products[way][by_steps][rows == 1 ? 0 : rows <= FEW_ROWS ? 1 : 2](n, m->a + r * N_UNITS, panel, out,
-                                                                                       step, u > 0);
+                int height = rows == 1 ? 0 : rows <= FEW_ROWS ? 1 : 2;
+                unit_products[way][by_steps][height](n, m->a + r * N_UNITS, panel, out, step, u > 0);
                 if (u + n >= n_units)
                     finish(w, out, step, sums, i + r, j + p * COLUMNS, rows, columns);
             }
@@ -373,9 +374,10 @@ static void pad_plane(void *arg, int64_t plane)
     char *to = p->padded + plane * p->wide[0] * p->wide[1] * row;
     const char *from = p->x + plane * c->space[0] * c->space[1] * bytes;
     memset(to, 0, (size_t)(p->wide[0] * p->wide[1] * row));
+    to += (c->pad[0] * p->wide[1] + c->pad[1]) * row + c->pad[2] * p->item;
     for (int64_t d = 0; d < c->space[0]; d++)
         for (int64_t h = 0; h < c->space[1]; h++, from += bytes)
-            memcpy(to + ((d + c->pad[0]) * p->wide[1] + h + c->pad[1]) * row + c->pad[2] * p->item, from, (size_t)bytes);
+            memcpy(to + (d * p->wide[1] + h) * row, from, (size_t)bytes);
 }
 
 /* bufs: x, weight, bias if any, y */

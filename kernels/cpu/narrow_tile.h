@@ -30,7 +30,10 @@ typedef int32_t plk_units __attribute__((vector_size(4 * WIDTH), aligned(4), may
 typedef union { plk_unit whole; uint16_t halves[2]; uint8_t bytes[4]; } parts;
 enum { N_UNITS = 256, RUN = 64 };    /* of a block of depth: a panel of A has ROWS x N_UNITS; transposed at once */
 
-static inline int per_unit(int way) { return way == PLK_BY_BYTE ? 4 : way == PLK_BY_FLOAT || way == PLK_BY_INT ? 1 : 2; }
+static inline int per_unit(int way)
+{
+    return way == PLK_BY_BYTE ? 4 : way == PLK_BY_FLOAT || way == PLK_BY_INT ? 1 : 2;
+}
 
 /* How to multiply two dtypes (equal ones, or uint8 by int8) on this machine. */
 static inline int narrow_way(int a, int b)
@@ -90,7 +93,8 @@ static inline void convert_run(source s, void *to, const void *from, int64_t n)
 #undef EACH
 
 /* One line of units from the lines of PER_UNIT steps, `width` elements each; lines past n_lines are zeros. */
-static inline void zip_lines(source s, plk_unit *to, const char *from, int64_t step_bytes, int64_t n_lines, int64_t width)
+static inline void zip_lines(source s, plk_unit *to, const char *from, int64_t step_bytes, int64_t n_lines,
+                             int64_t width)
 {
     uint16_t halves[2][COLUMNS];
     int n_parts = per_unit(s.way);
@@ -119,10 +123,12 @@ static inline void zip_lines(source s, plk_unit *to, const char *from, int64_t s
     uint32_t mask = s.shift ? 0x80808080u : 0;
     if (width == COLUMNS)
         for (int j = 0; j < COLUMNS; j++)
-            to[j] = (plk_unit)((x[0][j] | (uint32_t)x[1][j] << 8 | (uint32_t)x[2][j] << 16 | (uint32_t)x[3][j] << 24) ^ mask);
+            to[j] = (plk_unit)(mask ^ (x[0][j] | (uint32_t)x[1][j] << 8 | (uint32_t)x[2][j] << 16 |
+                                       (uint32_t)x[3][j] << 24));
     else
         for (int64_t j = 0; j < width; j++)
-            to[j] = (plk_unit)((x[0][j] | (uint32_t)x[1][j] << 8 | (uint32_t)x[2][j] << 16 | (uint32_t)x[3][j] << 24) ^ mask);
+            to[j] = (plk_unit)(mask ^ (x[0][j] | (uint32_t)x[1][j] << 8 | (uint32_t)x[2][j] << 16 |
+                                       (uint32_t)x[3][j] << 24));
 }
 
 /* Element (line, step) is at from + line * line_bytes + step * step_bytes; one of both is the size of an element.
@@ -236,8 +242,8 @@ static void pack_columns(plk_unit *to, operand b, int64_t n_columns, int64_t dep
                 last_unit(b.as, b.from + c * b.line_bytes + n_whole * per * item, depth - n_whole * per);
     } else {
         for (int64_t u = 0; u < n_units; u++)
-            zip_lines(b.as, to + u * COLUMNS, b.from + u * per * b.step_bytes, b.step_bytes, least(per, depth - u * per),
-                      n_columns);
+            zip_lines(b.as, to + u * COLUMNS, b.from + u * per * b.step_bytes, b.step_bytes,
+                      least(per, depth - u * per), n_columns);
     }
 }
 
@@ -272,8 +278,8 @@ PLK_INLINE void add_units(const int way, plk_units *to, plk_units x, plk_units y
 
 /* acc[r * DOTS + c] += row r of A times column c of B, each contiguous along the depth */
 enum { DOTS = 4 };
-PLK_INLINE void unit_dots(const int way, const int n_rows, int64_t n_units, const plk_unit *a, int64_t a_step, const plk_unit *b,
-                          int64_t b_step, plk_units *sums)
+PLK_INLINE void unit_dots(const int way, const int n_rows, int64_t n_units, const plk_unit *a, int64_t a_step,
+                          const plk_unit *b, int64_t b_step, plk_units *sums)
 {
     plk_units acc[3][DOTS];
     _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++)
@@ -295,18 +301,18 @@ PLK_INLINE void unit_dots(const int way, const int n_rows, int64_t n_units, cons
  * u / chunk * next + u * step + r * row. */
 #define STEP(s) \
     { \
-        const plk_units *line = (const plk_units *)(b + s * COLUMNS); \
+        const plk_units *line = (const plk_units *)(b + s * COLUMNS), zeros = {0}; \
         plk_units b0 = line[0], b1 = line[1]; \
         _Pragma("GCC unroll 16") for (int r = 0; r < n_rows; r++) { \
-            plk_units x = (r < ROWS / 2 ? a[r * row + s * step] : low[(r - ROWS / 2) * row + s * step]) - (plk_units){0}; \
+            plk_units x = (r < ROWS / 2 ? a[r * row + s * step] : low[(r - ROWS / 2) * row + s * step]) - zeros; \
             add_units(way, &acc[r][0], x, b0); \
             add_units(way, &acc[r][1], x, b1); \
         } \
         __asm__ volatile("" ::: "memory"); \
     }
 PLK_INLINE void unit_tile(const int way, const int n_rows, const int64_t chunk, const int64_t next, const int64_t row,
-                          const int64_t step, int64_t n_units, const plk_unit *a, const plk_unit *b, plk_unit *out, int64_t out_step,
-                          int add)
+                          const int64_t step, int64_t n_units, const plk_unit *a, const plk_unit *b, plk_unit *out,
+                          int64_t out_step, int add)
 {
     plk_units acc[ROWS][2];
     _Pragma("GCC unroll 16") for (int r = 0; r < n_rows; r++) {
@@ -332,18 +338,17 @@ PLK_INLINE void unit_tile(const int way, const int n_rows, const int64_t chunk, 
 }
 #undef STEP
 
-typedef void (*unit_product)(int64_t n_units, const plk_unit *a, const plk_unit *b, plk_unit *out, int64_t out_step, int add);
-#define TILES(name, way, n_rows) \
-    __attribute__((noinline, unused)) static void name##_rows(int64_t n_units, const plk_unit *a, const plk_unit *b, plk_unit *out, \
-                                                              int64_t out_step, int add) \
+typedef void (*unit_product)(int64_t n_units, const plk_unit *a, const plk_unit *b, plk_unit *out, int64_t out_step,
+                             int add);
+#define TILE(name, way, n_rows, chunk, next, row, step) \
+    __attribute__((noinline, unused)) static void name(int64_t n_units, const plk_unit *a, const plk_unit *b, \
+                                                       plk_unit *out, int64_t out_step, int add) \
     { \
-        unit_tile(way, n_rows, CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1, n_units, a, b, out, out_step, add); \
-    } \
-    __attribute__((noinline, unused)) static void name##_steps(int64_t n_units, const plk_unit *a, const plk_unit *b, plk_unit *out, \
-                                                               int64_t out_step, int add) \
-    { \
-        unit_tile(way, n_rows, INT64_MAX, 0, 1, ROWS, n_units, a, b, out, out_step, add); \
+        unit_tile(way, n_rows, chunk, next, row, step, n_units, a, b, out, out_step, add); \
     }
+#define TILES(name, way, n_rows) \
+    TILE(name##_rows, way, n_rows, CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1) \
+    TILE(name##_steps, way, n_rows, INT64_MAX, 0, 1, ROWS)
 #define WAYS(way) TILES(way##_all, way, ROWS) TILES(way##_few, way, FEW_ROWS) TILES(way##_one, way, 1)
 #define OF(way) \
     {{way##_one_rows, way##_few_rows, way##_all_rows}, {way##_one_steps, way##_few_steps, way##_all_steps}}
@@ -364,4 +369,5 @@ static const unit_product unit_products[][2][3] = {
 #undef OF
 #undef WAYS
 #undef TILES
+#undef TILE
 #endif
