@@ -29,6 +29,7 @@ MODULES = {  # attribute of mx -> module of this package
     "data": "data",
     "training": "training",
     "gluon": "gluon",
+    "interop": "gluon.interop",
     "compat": "compat",
     "tools": "tools",
     # engine, kernels

@@ -204,9 +204,8 @@ class Parameter(SparseRows):
             return
         if wrong := shards.misuse(self, axes):
             raise ParameterError(f"Parameter '{self.name}': {wrong}")
-        part = shards.part_of(axes)
         whole = None if self._data is None else self._reduce()
-        self._shard, self._part = axes, part
+        shards.split(self, axes)
         if whole is not None:
             self._init_impl(whole, self._ctx_list)
 

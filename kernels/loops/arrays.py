@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..shapes import contiguous
-from .trace_functions import FUNCTIONS
-from .trace_source import Node, Strided, Untraceable
+from .functions import FUNCTIONS
+from .nodes import Node, Strided, Untraceable
 
 
 class Unknown(Untraceable, AttributeError):

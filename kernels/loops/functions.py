@@ -1,4 +1,4 @@
-"""NumPy's functions for the arrays of trace.py: ufuncs as C expressions, functions that move
+"""NumPy's functions for the arrays of arrays.py: ufuncs as C expressions, functions that move
 elements as views and joins, the others made of these."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .trace_source import Axes, Join, Map, Node, Number, Strided, Untraceable, address_of, probe_of
+from .nodes import Axes, Join, Map, Node, Number, Strided, Untraceable, address_of, probe_of
 
 
 def _by_kind(floats: str, others: str) -> Callable:
@@ -40,8 +40,6 @@ UFUNCS: dict[str, str | Callable] = {
             "bitwise_and": "&",
             "bitwise_or": "|",
             "bitwise_xor": "^",
-            "left_shift": "<<",
-            "right_shift": ">>",
         }.items()
     },
     **{n: _by_kind(text, "{0}") for n, text in _in_c("floor", "ceil", "trunc", "rint").items()},
@@ -81,6 +79,8 @@ UFUNCS: dict[str, str | Callable] = {
     "true_divide": "{0} / {1}",
     "floor_divide": _by_kind("plk_floor_{s}({0} / {1})", "plk_floordiv_int({0}, {1})"),
     "logical_xor": "({0} != 0) != ({1} != 0)",
+    "left_shift": "plk_shl_int({0}, {1})",
+    "right_shift": "plk_shr_int({0}, {1})",
     "logical_not": "!{0}",
     "invert": lambda dtype: "!{0}" if dtype == np.bool_ else "~{0}",
     "negative": "-{0}",

@@ -1,5 +1,4 @@
-"""The launches of a traced call while they are recorded: its nodes, and the kernels that compute
-them."""
+"""The loops of a traced call while they are recorded, and the nodes that they compute."""
 
 from __future__ import annotations
 
@@ -11,26 +10,26 @@ import numpy as np
 
 from ..shapes import contiguous
 from ..spec import ITEM_BYTES
-from .launch import Buffer, Copy, Int32, Int64, Launch, Scalar, Scratch
-from .layout import THREADS, TYPES, blocks_for, ceil_div, index_of
-from .trace_arrays import Array
-from .trace_functions import FUNCTIONS, UFUNCS
-from .trace_source import (
+from .arguments import Buffer, Scalar, Scratch
+from .arrays import Array
+from .functions import FUNCTIONS, UFUNCS
+from .nodes import (
+    TYPES,
+    Cast,
     Leaf,
     Map,
-    Module,
     Node,
     Number,
     Place,
+    Step,
     Table,
-    Text,
     Untraceable,
     View,
+    Write,
     probe_of,
 )
 
-MAX_LAUNCHES = 40
-MAX_LINES = 400  # of one kernel: compilers take long for more
+MAX_STEPS = 40
 HEAVY = 30  # operations from which on an element is computed once and stored
 MAX_SCRATCH = 1 << 30  # bytes
 ALIGNMENT = 256
@@ -38,20 +37,12 @@ ALIGNMENT = 256
 _WHOLE = ("plk_mod_", "plk_pow_", "plk_abs_", "plk_fmod_", "plk_floordiv_")
 
 
-class Step:
-    """A launch, which scratch memory it reads, and which it writes."""
-
-    def __init__(self, launch: Launch | Copy, reads: set, writes: set):
-        self.launch, self.reads, self.writes = launch, reads, writes
-
-
 class Recorder:
-    """Nodes, scratch memory and kernels of one call."""
+    """Nodes, scratch memory and loops of one call."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.scratch_bytes = 0
-        self.module = Module()
 
     # ---- nodes -----------------------------------------------------------------------------------
 
@@ -113,7 +104,7 @@ class Recorder:
             return Number(np.asarray(x.number).astype(dtype).item(), dtype)
         if isinstance(x, Place) and dtype.kind in "if":
             return Place(x.shape, dtype, x.start, x.steps)
-        return Map(f"as<{TYPES[dtype.name]}>({{0}})", [x], dtype)
+        return Cast(x, dtype)
 
     def broadcast(self, x: Node, shape: Sequence[int]) -> Node:
         shape = tuple(shape)
@@ -176,19 +167,19 @@ class Recorder:
             made = self.stored(made)
         return Array(self, made, weak and not isinstance(made, Leaf))
 
-    # ---- kernels ---------------------------------------------------------------------------------
+    # ---- loops -----------------------------------------------------------------------------------
 
     def scratch(self, nbytes: int) -> Scratch:
         at = self.scratch_bytes
-        self.scratch_bytes += ceil_div(max(nbytes, 1), ALIGNMENT) * ALIGNMENT
+        self.scratch_bytes += -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
         if self.scratch_bytes > MAX_SCRATCH:
             raise Untraceable("too much memory")
         return Scratch(at)
 
-    def add(self, step: Launch | Copy, reads: set, writes: set) -> None:
-        self.steps.append(Step(step, reads, writes))
-        if len(self.steps) > MAX_LAUNCHES:
-            raise Untraceable("too many kernels")
+    def add(self, step: Step) -> None:
+        self.steps.append(step)
+        if len(self.steps) > MAX_STEPS:
+            raise Untraceable("too many loops")
 
     def new(self, shape: Sequence[int], dtype: Any) -> Leaf:
         """Scratch memory for an array."""
@@ -205,27 +196,5 @@ class Recorder:
         return made
 
     def write(self, nodes: Sequence[Node], to: Sequence[tuple[Buffer | Scratch, str]]) -> None:
-        """One kernel that stores nodes of one shape. to: place and dtype in memory of each."""
-        shape = nodes[0].shape
-        kind = index_of(prod(shape), *self._sizes(nodes))
-        k, n = Text(kind, self.module.tables), prod(shape)
-        at = k.split("e", shape)
-        after = []
-        members = ["const I n", *(f"{TYPES[d]} *out_{i}" for i, (_, d) in enumerate(to))]
-        for i, (x, (_, d)) in enumerate(zip(nodes, to)):
-            after.append(f"out_{i}[e] = as<{TYPES[d]}>({k.element(x, tuple(at))});")
-        before = ["const I e = (I)blockIdx.x * 256 + (I)threadIdx.x;", "if (e >= n)", "    return;"]
-        size = Int32(n) if kind == "int32_t" else Int64(n)
-        arguments = [size, *(p for p, _ in to), *k.arguments]
-        self._launch(k, members, before, after, blocks_for(n, THREADS), arguments, to)
-
-    def _sizes(self, nodes):
-        """Of the arrays that nodes read: what an index must hold."""
-        return [1 << 20]
-
-    def _launch(self, k, members, before, after, grid, arguments, to) -> None:
-        if len(k.lines) > MAX_LINES:
-            raise Untraceable("too long a kernel")
-        reads = {a for a in k.arguments if isinstance(a, (Scratch, Buffer))}
-        name = self.module.add(k, members, before, after)
-        self.add(Launch("", name, grid, (THREADS,), arguments), reads, {p for p, _ in to})
+        """One loop that stores nodes of one shape. to: place and dtype in memory of each."""
+        self.add(Write(nodes, to))

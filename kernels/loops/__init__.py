@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .activations import ACTIVATIONS
-from .pointwise import VARIABLES, Expression
-from .record import FLOATS, Operator, Type
-from .shapes import condition_shape, prelu_shape
-from .traits import Constant, LoopForm
+from ..activations import ACTIVATIONS
+from ..pointwise import VARIABLES, Expression
+from ..record import FLOATS, Operator, Type
+from ..shapes import condition_shape, prelu_shape
+from ..traits import Constant, LoopForm
 
 LEAKY = ACTIVATIONS["leaky"]
 PLAIN = {n: ACTIVATIONS[n] for n in ("relu", "sigmoid", "softrelu", "softsign", "tanh")}

@@ -1,30 +1,45 @@
-"""Arrays that are not there yet, and the CUDA text that computes them: what trace.py builds.
+"""The values of a traced call: how an element follows from its place.
 
-A Node says how an element follows from its place. `Text` asks the nodes that one kernel computes
-for the element of a thread, and they ask those that they read; so what is only looked at through
-slices, transposes, gathers and broadcasting is never stored.
+A Node is an array that is not there yet. A printer (`Text`) asks the nodes that one loop computes
+for the element at a place, and they ask those that they read; so what is only looked at through
+slices, transposes, gathers and broadcasting is never stored. Nodes know neither C nor CUDA: what
+differs between them is a method of Text.
 """
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from math import prod
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..record import HALVES
-from .launch import Argument, Buffer, Float64, Int32, Int64, Scalar, Scratch
-from .layout import TYPES
+from ..shapes import contiguous
+from .arguments import Buffer, Copy, Float64, Int64, Scalar, Scratch
 
 MAX_ARGUMENTS = 200
-MAX_TABLE = 1 << 12  # elements of a constant array that stands in the text
+TYPES = {
+    "float32": "float",
+    "float64": "double",
+    "uint8": "uint8_t",
+    "int8": "int8_t",
+    "int16": "int16_t",
+    "uint16": "uint16_t",
+    "int32": "int32_t",
+    "uint32": "uint32_t",
+    "int64": "int64_t",
+    "uint64": "uint64_t",
+    "bool": "bool",
+}  # of what is computed
 
 
 class Untraceable(Exception):
     """The reference does what no kernel can be made of: it looks at values, or is too large."""
+
+
+MAX_TABLE = 1 << 20  # elements of a constant array
 
 
 class Strided(NamedTuple):
@@ -43,48 +58,80 @@ def address_of(x: np.ndarray) -> int:
     return x.__array_interface__["data"][0]
 
 
-class Text:
-    """The statements of one kernel, and its arguments."""
+class Text(ABC):
+    """The statements of one loop, and its arguments. `I` in the text is the type of indices."""
 
-    def __init__(self, kind: str, tables: list[str]):
-        """kind: the type of indices. tables: those of the module, to which ours are added."""
-        self.kind, self.tables = kind, tables
+    def __init__(self) -> None:
         self.lines: list[str] = []
-        self.arguments: dict = {}  # argument -> (type, name)
+        self.arguments: dict = {}  # (type of argument, argument, which of its uses) -> (type, name)
         self._named: dict = {}
         self._elements: dict = {}
+
+    # ---- what languages write in their own ways --------------------------------------------------
+
+    @abstractmethod
+    def load(self, leaf: Leaf, at: Sequence[str]) -> str:
+        """The value at a place of an array in memory."""
+
+    @abstractmethod
+    def converted(self, dtype: np.dtype, name: str) -> str:
+        """A value in another dtype."""
+
+    @abstractmethod
+    def scalar(self, dtype: np.dtype, scalar: Scalar) -> str:
+        """A number of the call."""
+
+    @abstractmethod
+    def table(self, values: np.ndarray, flat: str) -> str:
+        """An element of an array that is known now."""
+
+    @abstractmethod
+    def size(self, n: int) -> str:
+        """A number that depends on shapes: an argument, so that shapes share the text."""
+
+    @abstractmethod
+    def split(self, flat: str, shape: Sequence[int]) -> list[str]:
+        """The places along axes of the flat-th element of a shape."""
+
+    @abstractmethod
+    def flat(self, at: Sequence[str], strides: Sequence[int], offset: int = 0) -> str:
+        """The place in memory of an element."""
+
+    @abstractmethod
+    def own(self, x: Node, at: Sequence[str], shape: Sequence[int]) -> tuple[str, ...]:
+        """The place in a node that broadcasts to `shape`, where `at` is."""
+
+    @abstractmethod
+    def within(self, i: str, n: int) -> str:
+        """A place, moved to the next one that is there."""
+
+    def check(self, i: str, n: int) -> None:
+        """Notes whether an index, not negative, is in range."""
+
+    # ---- what they share -------------------------------------------------------------------------
 
     def value(self, kind: str, text: str) -> str:
         """The name of a variable that holds an expression."""
         name = self._named.get((kind, text))
         if name is None:
             name = self._named[kind, text] = f"v{len(self._named)}"
-            self.lines.append(f"const {kind} {name} = {text};")
+            self.lines.append(self.declaration(kind, name, text))
         return name
+
+    def declaration(self, kind: str, name: str, text: str) -> str:
+        return f"const {kind} {name} = {text};"
 
     def place(self, text: str) -> str:
         """A variable for a place along an axis; names and numbers are their own."""
         return text if text.isalnum() else self.value("I", text)
 
-    def argument(self, kind: str, argument: Argument) -> str:
-        if argument not in self.arguments:
-            self.arguments[argument] = kind, f"a{len(self.arguments)}"
+    def argument(self, kind: str, argument: Any, use: int = 0) -> str:
+        key = type(argument), argument, use
+        if key not in self.arguments:
+            self.arguments[key] = kind, f"a{len(self.arguments)}"
             if len(self.arguments) > MAX_ARGUMENTS:
                 raise Untraceable("too many arguments")
-        return self.arguments[argument][1]
-
-    def size(self, n: int) -> str:
-        """A number that depends on shapes: an argument, so that shapes share the text."""
-        if n in (0, 1):
-            return str(n)
-        return self.argument("I", Int32(n) if self.kind == "int32_t" else Int64(n))
-
-    def table(self, values: np.ndarray) -> str:
-        numbers = ",".join(map(literal, values.reshape(-1).tolist()))
-        line = f"{TYPES[values.dtype.name]} NAME[{values.size}] = {{{numbers}}};"
-        if line not in self.tables:
-            self.tables.append(line)
-        return f"t{self.tables.index(line)}"
+        return self.arguments[key][1]
 
     def element(self, node: Node, at: Sequence[str]) -> str:
         """The name of a node's element at a place."""
@@ -92,38 +139,6 @@ class Text:
         if key not in self._elements:
             self._elements[key] = node.text(self, at)
         return self._elements[key]
-
-    def split(self, flat: str, shape: Sequence[int]) -> list[str]:
-        """The places along axes of the flat-th element of a shape."""
-        found: list[str] = []
-        for d in range(len(shape) - 1, -1, -1):
-            n = shape[d]
-            if n == 1:
-                found.insert(0, "0")
-            elif d == 0 or prod(shape[:d]) == 1:
-                found.insert(0, flat)
-                flat = "0"
-            else:
-                rest = self.place(f"{flat} / {self.size(n)}")
-                found.insert(0, self.place(f"{flat} - {rest} * {self.size(n)}"))
-                flat = rest
-        return found
-
-    def flat(self, at: Sequence[str], strides: Sequence[int], offset: int = 0) -> str:
-        parts = []
-        for i, s in zip(at, strides):
-            if i != "0" and s:
-                parts.append(i if s == 1 else f"{i} * {self.size(s)}")
-        if offset or not parts:
-            parts.append(self.size(offset))
-        return self.place(" + ".join(parts))
-
-    def within(self, i: str, n: int) -> str:
-        """A place, moved to the next one that is there."""
-        if n <= 1:
-            return "0"
-        last = self.size(n - 1)
-        return self.place(f"{i} < 0 ? 0 : {i} < {last} ? {i} : {last}")
 
 
 def literal(value: Any) -> str:
@@ -144,6 +159,7 @@ class Node(ABC):
     takes."""
 
     weight = 1
+    of: Sequence[Node] = ()  # the nodes that it reads
 
     def __init__(self, shape: Sequence[int], dtype: Any):
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)
@@ -175,8 +191,12 @@ class Leaf(Node):
         self.place, self.stored, self.strides, self.offset = place, stored, strides, offset
 
     def text(self, k: Text, at: Sequence[str]) -> str:
-        name = k.argument(f"const {TYPES[self.stored]} *", self.place)
-        return k.value(self.kind, f"value_of({name}[{k.flat(at, self.strides, self.offset)}])")
+        return k.load(self, at)
+
+    @property
+    def is_whole(self) -> bool:
+        """Is it row-major from its place on?"""
+        return list(self.strides) == contiguous(self.shape) and not self.offset
 
 
 class Number(Node):
@@ -191,12 +211,23 @@ class Number(Node):
     def text(self, k: Text, at: Sequence[str]) -> str:
         v = self.number
         if isinstance(v, Scalar):
-            return k.value(self.kind, f"number<{self.kind}>({k.argument('double', v)})")
+            return k.scalar(self.dtype, v)
         if v in (0, 1) and not (v == 0 and np.signbit(v)):
             return k.value(self.kind, f"{int(v)}")
         if self.dtype.kind == "f":
             return k.value(self.kind, f"({self.kind}){k.argument('double', Float64(float(v)))}")
         return k.value(self.kind, f"({self.kind}){k.argument('int64_t', Int64(int(v)))}")
+
+
+class Cast(Node):
+    """Another node's elements in another dtype."""
+
+    def __init__(self, of: Node, dtype: Any):
+        super().__init__(of.shape, dtype)
+        self.of, self.weight = (of,), of.weight + 1
+
+    def text(self, k: Text, at: Sequence[str]) -> str:
+        return k.value(self.kind, k.converted(self.dtype, k.element(self.of[0], at)))
 
 
 class Place(Node):
@@ -212,6 +243,19 @@ class Place(Node):
         return k.value(self.kind, f"({self.kind})({' + '.join(parts)})")
 
 
+class Checked(Node):
+    """Indices, not negative, of an axis of n elements: a call with another one fails."""
+
+    def __init__(self, of: Node, n: int):
+        super().__init__(of.shape, of.dtype)
+        self.of, self._n, self.weight = (of,), n, of.weight + 1
+
+    def text(self, k: Text, at: Sequence[str]) -> str:
+        found = k.element(self.of[0], at)
+        k.check(found, self._n)
+        return found
+
+
 class Table(Node):
     """An array of numbers that are known now."""
 
@@ -222,8 +266,7 @@ class Table(Node):
         self._values = np.ascontiguousarray(values)
 
     def text(self, k: Text, at: Sequence[str]) -> str:
-        strides = [s // self._values.itemsize for s in self._values.strides]
-        return k.value(self.kind, f"{k.table(self._values)}[{k.flat(at, strides)}]")
+        return k.value(self.kind, k.table(self._values, k.flat(at, contiguous(self.shape))))
 
 
 class Map(Node):
@@ -231,18 +274,12 @@ class Map(Node):
 
     def __init__(self, text: str, of: Sequence[Node], dtype: Any):
         super().__init__(np.broadcast_shapes(*(x.shape for x in of)), dtype)
-        self._text, self._of = text, of
+        self._text, self.of = text, of
         self.weight = 1 + sum(x.weight for x in of)
 
     def text(self, k: Text, at: Sequence[str]) -> str:
-        names = [k.element(x, own_place(x, at)) for x in self._of]
+        names = [k.element(x, k.own(x, at, self.shape)) for x in self.of]
         return k.value(self.kind, f"({self.kind})({self._text.format(*names)})")
-
-
-def own_place(x: Node, at: Sequence[str]) -> tuple[str, ...]:
-    """The place in a node that broadcasts to where `at` is."""
-    own = at[len(at) - len(x.shape) :] if x.shape else ()
-    return tuple("0" if n == 1 else i for n, i in zip(x.shape, own))
 
 
 class View(Node):
@@ -250,12 +287,12 @@ class View(Node):
 
     def __init__(self, of: Node, shape: Sequence[int], strides: Sequence[int], offset: int):
         super().__init__(shape, of.dtype)
-        self._of, self._strides, self._offset = of, strides, offset
+        self.of, self._strides, self._offset = (of,), strides, offset
         self.weight = of.weight + 1
 
     def text(self, k: Text, at: Sequence[str]) -> str:
-        flat = k.flat(at, self._strides, self._offset)
-        return k.element(self._of, tuple(k.split(flat, self._of.shape)))
+        flat, of = k.flat(at, self._strides, self._offset), self.of[0]
+        return k.element(of, tuple(k.split(flat, of.shape)))
 
 
 class Axes(Node):
@@ -265,10 +302,10 @@ class Axes(Node):
         self, of: Node, shape: Sequence[int], find: Callable[[Text, Sequence[str]], Sequence[str]]
     ):
         super().__init__(shape, of.dtype)
-        self._of, self._find, self.weight = of, find, of.weight + 1
+        self.of, self._find, self.weight = (of,), find, of.weight + 1
 
     def text(self, k: Text, at: Sequence[str]) -> str:
-        return k.element(self._of, tuple(self._find(k, at)))
+        return k.element(self.of[0], tuple(self._find(k, at)))
 
 
 class Gather(Node):
@@ -280,17 +317,20 @@ class Gather(Node):
     ):
         super().__init__(shape, of.dtype)
         self._of, self._keys, self._first, self._n = of, keys, first, n_dims
-        self.weight = 1 + of.weight + sum(key.weight for key in keys if isinstance(key, Node))
+        self.of = (of, *(key for key in keys if isinstance(key, Node)))
+        self.weight = 1 + sum(x.weight for x in self.of)
 
     def text(self, k: Text, at: Sequence[str]) -> str:
         found = []
         for n, key in zip(self._of.shape, self._keys):
             if not isinstance(key, Node):
-                found.append(at[key] if n != 1 else "0")
+                found.append(at[key])
                 continue
-            i = k.element(key, own_place(key, at[self._first : self._first + self._n]))
+            own = slice(self._first, self._first + self._n)
+            i = k.element(key, k.own(key, at[own], self.shape[own]))
             i = k.value("int64_t", f"(int64_t){i}")
             i = k.value("int64_t", f"{i} < 0 ? {i} + {k.size(n)} : {i}")
+            k.check(i, n)
             found.append(k.within(i, n))
         return k.element(self._of, tuple(found))
 
@@ -302,12 +342,12 @@ class Join(Node):
         shape = list(parts[0].shape)
         shape[axis] = sum(p.shape[axis] for p in parts)
         super().__init__(shape, parts[0].dtype)
-        self._parts, self._axis = parts, axis
+        self.of, self._axis = parts, axis
         self.weight = 1 + sum(p.weight for p in parts)
 
     def text(self, k: Text, at: Sequence[str]) -> str:
         i, start, found = at[self._axis], 0, ""
-        for part in self._parts:
+        for part in self.of:
             n = part.shape[self._axis]
             if n:
                 own = list(at)
@@ -324,68 +364,101 @@ class Assigned(Node):
 
     def __init__(self, old: Node, region: Sequence[tuple[int, int, int]], values: Node):
         super().__init__(old.shape, old.dtype)
-        self._old, self._region, self._values = old, region, values
+        self.of, self._region = (old, values), region
         self.weight = 1 + old.weight + values.weight
 
     def text(self, k: Text, at: Sequence[str]) -> str:
-        inside, own = [], []
+        inside, own, shape = [], [], []
+        old, values = self.of
         for i, n, (start, step, count) in zip(at, self.shape, self._region):
             if count == -1:
                 inside.append(f"{i} == {k.size(start)}")
             elif (start, step, count) == (0, 1, n):
                 own.append(i)
+                shape.append(n)
             else:
                 j = k.place(f"({i} - {k.size(start)}) / {k.size(step)}")
                 inside.append(f"{j} * {k.size(step)} + {k.size(start)} == {i}")
                 inside.append(f"{j} >= 0 && {j} < {k.size(count)}")
                 own.append(k.within(j, count))
-        if 0 in self._values.shape:
-            return k.element(self._old, at)
-        new = k.element(self._values, own_place(self._values, own))
+                shape.append(count)
+        if 0 in values.shape:
+            return k.element(old, at)
+        new = k.element(values, k.own(values, own, shape))
         if not inside:
             return new
-        old = k.element(self._old, at)
-        return k.value(self.kind, f"{' && '.join(inside)} ? {new} : {old}")
+        return k.value(self.kind, f"{' && '.join(inside)} ? {new} : {k.element(old, at)}")
 
 
-# ---- kernels -------------------------------------------------------------------------------------
+def leaves(node: Node) -> Iterator[Leaf]:
+    """The memory that a node reads."""
+    seen: set[int] = set()
+    waiting = [node]
+    while waiting:
+        x = waiting.pop()
+        if id(x) not in seen:
+            seen.add(id(x))
+            waiting += x.of
+            if isinstance(x, Leaf):
+                yield x
 
 
-class Module:
-    """The kernels of a call: one text, of which equal ones are one function."""
+# ---- loops ---------------------------------------------------------------------------------------
 
-    def __init__(self) -> None:
-        self.tables: list[str] = []
-        self._names: dict[str, str] = {}
 
-    def add(
-        self, k: Text, members: Sequence[str], before: Sequence[str], after: Sequence[str]
-    ) -> str:
-        """The name of a function. members: declarations of its arguments before those that `k`
-        asked for."""
-        own = [
-            kind + name if kind.endswith("*") else f"{kind} {name}"
-            for kind, name in k.arguments.values()
-        ]
-        lines = [f"({', '.join([*members, *own])})", "{"]
-        lines += [f"    {line}" for line in [*before, *k.lines, *after]]
-        text = INDEX.sub(k.kind, "\n".join([*lines, "}", ""]))
-        return self._names.setdefault(text, f"plk_traced_{len(self._names)}")
+class Write(NamedTuple):
+    """Stores nodes of one shape. to: place and dtype in memory of each."""
 
-    def text(self) -> str:
-        tables = [
-            f"__device__ const {t.replace('NAME', f't{i}')}" for i, t in enumerate(self.tables)
-        ]
-        start = 'extern "C" __global__ void __launch_bounds__(256) '
-        return "\n".join(
-            [
-                '#include "math.cuh"',
-                '#include "reduce.cuh"',
-                *tables,
-                "",
-                *(f"{start}{name}{text}" for text, name in self._names.items()),
-            ]
-        )
+    nodes: Sequence[Node]
+    to: Sequence[tuple[Buffer | Scratch, str]]
+
+
+class Reduce(NamedTuple):
+    """sum, prod, max, min, any, all, argmax or argmin of a node along axes. kept: its shape, with 1
+    along these. to: row-major, of that many elements."""
+
+    method: str
+    x: Node
+    axes: Sequence[int]
+    kept: Sequence[int]
+    to: Leaf
+
+
+class Scan(NamedTuple):
+    """Cumulative sums or products along an axis."""
+
+    method: str
+    x: Node
+    axis: int
+    to: Leaf
+
+
+class Scatter(NamedTuple):
+    """to[places[i]] = rows[i], or += where `add`, in their order; places beyond it are left out."""
+
+    places: Leaf
+    rows: Leaf
+    to: Leaf
+    add: bool
+
+
+Step = Write | Reduce | Scan | Scatter | Copy
+
+
+def reads(step: Step) -> set:
+    """The places whose contents a step depends on."""
+    if isinstance(step, Copy):
+        return {step.source}
+    if isinstance(step, Scatter):
+        return {step.places.place, step.rows.place, step.to.place}
+    nodes = step.nodes if isinstance(step, Write) else [step.x]
+    return {leaf.place for node in nodes for leaf in leaves(node)}
+
+
+def writes(step: Step) -> list:
+    if isinstance(step, Copy):
+        return [step.to]
+    return [p for p, _ in step.to] if isinstance(step, Write) else [step.to.place]
 
 
 INDEX = re.compile(r"\bI\b")  # stands for the type of indices

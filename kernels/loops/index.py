@@ -10,22 +10,22 @@ import numpy as np
 
 from ..record import NUMERIC
 from ..shapes import contiguous
-from . import scatter_plan
-from .launch import Int32, Int64, Struct
-from .trace_arrays import Array
-from .trace_functions import FUNCTIONS
-from .trace_recorder import Recorder
-from .trace_source import (
+from .arrays import Array
+from .functions import FUNCTIONS
+from .nodes import (
     Assigned,
+    Checked,
     Gather,
     Leaf,
     Map,
     Node,
     Number,
+    Scatter,
     Untraceable,
     address_of,
     probe_of,
 )
+from .recorder import Recorder
 
 
 class Indexing(Recorder):
@@ -151,6 +151,7 @@ class Indexing(Recorder):
             if d in arrays:
                 at = Array(self, arrays[d])
                 at = FUNCTIONS["where"](self, at < 0, at + x.shape[d], at)
+                at = Array(self, Checked(at.node, x.shape[d]))
                 tail = len(shape) - first - len(broad)
                 at = at.reshape((*at.shape, *[1] * tail))
             else:
@@ -168,17 +169,7 @@ class Indexing(Recorder):
         if dtype not in NUMERIC or n_places >= 1 << 31:
             raise Untraceable(f"a scatter of {dtype}")
         if n_places and prod(x.shape):
-            given = Struct(places.place, Int64(prod(x.shape)), Int32(0))
-            base = self.scratch_bytes
-            steps, end = scatter_plan.scatter(
-                *("TakenRows<int64_t>", given, n_places, 1, prod(x.shape), 1),
-                *(dtype, add, rows.place, made.place, base),
-            )
-            self.scratch(end - base)
-            for i, step in enumerate(steps):
-                last = i == len(steps) - 1
-                reads = {places.place, rows.place, made.place, ("sorted", base)}
-                self.add(step, reads, {made.place} if last else {("sorted", base)})
+            self.add(Scatter(places, rows, made, add))
         made = Leaf(made.place, made.shape, dtype, made.strides)
         return Map("{0} + {1}", [x, made], x.dtype) if add else made
 
