@@ -60,9 +60,7 @@ def operator_function(
                     state.training if train_aware else lengths,
                     *[a._spec for a in inputs],
                 )
-                if precision.used:
-                    key = precision.number(), key
-                plan = plans[key]
+                plan = plans[(precision.number(), key) if precision.used else key]
             # a list among the attributes, an input that is no array, a value that `parse` refuses
             except (TypeError, AttributeError, ValueError) as error:
                 if isinstance(error, MXNetError):

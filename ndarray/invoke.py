@@ -40,9 +40,17 @@ def invoke(
     visible outputs.
 
     out: array(s) to write the visible outputs into. ctx: device of operators without inputs.
-    plans, key: where the caller keeps the plan of a call that nothing else takes.
+    plans, key: where the caller keeps the plan of a call that nothing else takes. Where precision
+    policies exist the key is (the policy's number, key), and the plan may be Steps.
     Raises OperatorError and its kin at once when shapes, dtypes or attributes are wrong.
     """
+    if precision.used and plans is not None:
+        key = precision.number(), key
+        plan = plans[key] if inputs and not op.has_dynamic else None
+        if plan.__class__ is Steps:
+            return plan.call(inputs, (), out)
+        if plan is not None:
+            return run(plan, inputs, (), out)
     leave = door(op, inputs, attrs)
     if leave is _stand_in or leave is _in_precision:
         return leave(op, inputs, attrs, out, ctx, plans, key)
@@ -185,12 +193,19 @@ def _cast_steps(op: Operator, inputs, casts, attrs: dict[str, Any], device: Cont
     return Steps(tuple(steps), tuple(range(first, first + plan.n_visible)))
 
 
-def call_known(op: Operator, inputs, attrs, plans: Plans, key, scalars=(), out=None) -> Any:
-    """A call of a function that keeps its plans under `key`, where precision policies may exist.
-    scalars: its dynamic parameters."""
+def call_known(
+    op: Operator,
+    inputs: Sequence[NDArray],
+    attrs: dict[str, Any],
+    plans: Plans,
+    key: Any,
+    scalars: Sequence[float] = (),
+    out: Any = None,
+) -> Any:
+    """A call that a function's own look at its plans does not serve. scalars: its dynamic
+    parameters."""
     if precision.used:
-        key = precision.number(), key
-        plan = plans[key]
+        plan = plans[precision.number(), key]
         if plan.__class__ is Steps:
             return plan.call(inputs, scalars, out)
         if plan is not None:

@@ -5,6 +5,9 @@ import numpy as np
 import plait as mx
 import pytest
 from plait.engine import lib
+from plait.kernels.backend import of
+from plait.kernels.plan import infer
+from plait.kernels.record import REGISTRY, Type
 
 SIZES = [
     (1, 1, 1),
@@ -157,3 +160,96 @@ def test_many_threads_give_what_one_gives(dtype):
     rows = [mx.nd.dot(x[i : i + 20], w, transpose_b=True) for i in range(0, 500, 20)]
     rows = np.concatenate([r.astype("float32").asnumpy() for r in rows])
     np.testing.assert_array_equal(many, rows)
+
+
+IMAGES = [  # data, weight, stride, pad, dilate, groups
+    ((2, 3, 9, 11), (9, 3, 3, 3), (1, 1), (1, 1), (1, 1), 1),
+    ((1, 8, 7, 7), (16, 8, 3, 3), (2, 2), (1, 1), (1, 1), 1),
+    ((1, 8, 7, 7), (16, 4, 3, 3), (1, 1), (1, 1), (2, 2), 2),
+    ((2, 6, 5, 5), (9, 6, 1, 1), (1, 1), (0, 0), (1, 1), 1),
+    ((1, 4, 30), (8, 4, 5), (2,), (2,), (1,), 1),
+    ((1, 2, 5, 6, 7), (8, 2, 3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), 1),
+    ((1, 64, 14, 14), (64, 64, 3, 3), (1, 1), (1, 1), (1, 1), 1),
+]
+
+
+def convolution(x, w, bias, stride, pad, dilate, groups):
+    """In float64, tap by tap."""
+    n, f = x.shape[0], w.shape[0]
+    x = np.pad(x, [(0, 0), (0, 0), *((p, p) for p in pad)])
+    out = [
+        (s - d * (k - 1) - 1) // t + 1
+        for s, d, k, t in zip(x.shape[2:], dilate, w.shape[2:], stride)
+    ]
+    y = np.zeros((n, groups, f // groups, *out))
+    w = w.reshape(groups, f // groups, *w.shape[1:])
+    for tap in np.ndindex(*w.shape[3:]):
+        at = tuple(
+            slice(k * d, k * d + (o - 1) * t + 1, t) for k, d, o, t in zip(tap, dilate, out, stride)
+        )
+        part = x[(slice(None), slice(None), *at)].reshape(n, groups, -1, *out)
+        y += np.einsum("gfc,ngc...->ngf...", w[(..., *tap)], part)
+    return y.reshape(n, f, *out) + bias.reshape(-1, *[1] * len(out))
+
+
+@pytest.mark.parametrize("dtype", [*ROUNDING, "int8", "uint8"])
+def test_convolutions(machine, dtype):
+    rng = np.random.default_rng(0)
+    for data, weight, stride, pad, dilate, groups in IMAGES:
+        if dtype in ROUNDING:
+            (x, a), (w, b), (c, d) = (floats(rng, s, dtype) for s in (data, weight, weight[:1]))
+        else:
+            low = -9 if dtype == "int8" else 0
+            a, b, d = (rng.integers(low, 9, size=s) for s in (data, weight, weight[:1]))
+            b = b * (rng.random(b.shape) < 0.2)
+            x, w, c = (mx.nd.array(v, dtype=dtype) for v in (a, b, d))
+        taps = {"stride": stride, "pad": pad, "dilate": dilate, "num_group": groups}
+        got = mx.nd.Convolution(x, w, c, kernel=weight[2:], num_filter=weight[0], **taps)
+        assert str(got._spec.dtype) == dtype
+        want = convolution(a.astype("float64"), b, d, stride, pad, dilate, groups)
+        if dtype in ROUNDING:
+            size = convolution(np.abs(a), np.abs(b), np.abs(d), stride, pad, dilate, groups)
+            # float16 and AVX2 may use Winograd's algorithm in float32
+            assert (np.abs(wide(got) - want) <= ROUNDING[dtype] * np.abs(want) + 1e-5 * size).all()
+        else:
+            limits = np.iinfo(dtype)
+            np.testing.assert_array_equal(got.asnumpy(), np.clip(want, limits.min, limits.max))
+
+
+def test_int8_convolution_saturates_as_in_mxnet():
+    """What MXNet 1.9.1 gives for 512 channels of 100."""
+    x, w = (
+        mx.nd.full((1, 512, 1, 2), 100, dtype="int8"),
+        mx.nd.full((2, 512, 1, 1), 100, dtype="int8"),
+    )
+    y = mx.nd.Convolution(x, w, kernel=(1, 1), num_filter=2, no_bias=True)
+    assert y.dtype == np.int8 and (y.asnumpy() == 127).all()
+
+
+def test_numpy_keeps_the_low_bits():
+    a = np.full((3, 40), 100, "int8")
+    for call in (mx.np.dot, mx.np.matmul):
+        np.testing.assert_array_equal(call(mx.np.array(a), mx.np.array(a.T)).asnumpy(), a @ a.T)
+    got = mx.np.tensordot(mx.np.array(a), mx.np.array(a), ([1], [1]))
+    np.testing.assert_array_equal(got.asnumpy(), np.tensordot(a, a, ([1], [1])))
+
+
+@pytest.mark.parametrize("dtype", ROUNDING)
+@pytest.mark.parametrize(
+    "name", ["Pooling", "softmax", "LayerNorm", "Embedding", "L2Normalization"]
+)
+def test_no_layer_of_16_bits_takes_the_gil(dtype, name):
+    cases = {
+        "Pooling": ([(2, 3, 8, 8)], {"kernel": (2, 2), "pool_type": "max", "stride": (2, 2)}),
+        "softmax": ([(4, 40)], {}),
+        "LayerNorm": ([(4, 40), (40,), (40,)], {}),
+        "Embedding": ([(4,), (10, 6)], {"input_dim": 10, "output_dim": 6}),
+        "L2Normalization": ([(4, 40)], {}),
+    }
+    shapes, given = cases[name]
+    op = REGISTRY[name]
+    attrs = op.parse(given)
+    ins = [Type(s, dtype) for s in shapes]
+    outs = infer(op, attrs, ins)
+    found = of(mx.cpu()).kernels.choose(op, ins, outs, attrs)
+    assert found is not None and not found.python
