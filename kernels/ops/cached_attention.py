@@ -96,7 +96,7 @@ def _ref(xp, queries, keys, values, key_cache, value_cache, position, **attrs):
     return y.reshape(s.batch, s.n_new, s.heads * s.dim_v), *caches
 
 
-def _grad(F, dys, xs, ys, **attrs):
+def no_gradient(F, dys, xs, ys, **attrs):
     raise OperatorError(
         NAME,
         "has no gradient: later calls write the caches",
@@ -123,7 +123,7 @@ operator(
     mutates=("key_cache", "value_cache"),
     infer=_infer,
     ref=_ref,
-    grad=_grad,
+    grad=no_gradient,
     samples=tuple(
         sample(
             _draw(b, t, h * d),
