@@ -5,7 +5,7 @@
 #include "loop.h"
 /* cffi reads from here on: */
 enum { PLK_RELU = 1, PLK_CLIP };
-/* y (n, filters / lanes, out, lanes), lanes 8 or 16, filters a multiple of them. If channels are a multiple too and
+/* y (n, filters / lanes, out, lanes), lanes 4, 8 or 16, filters a multiple of them. If channels are a multiple too and
  * x_lanes is `lanes`: x (n, channels / lanes, size, lanes), w (filters / lanes, channels / lanes, kernel, lanes of
  * channels, lanes of filters). If x_lanes is 1: x (n, channels, size), w (filters / lanes, channels, kernel, lanes). */
 typedef struct {

@@ -5,7 +5,7 @@
 #include "loop.h"
 /* cffi reads from here on: */
 /* x (n, channels / lanes, height, width, lanes), w (channels / lanes, kernel, lanes), y (n, channels / lanes,
- * out_height, out_width, lanes); channels is a multiple of lanes, which is 8 or 16; filters is channels. */
+ * out_height, out_width, lanes); channels is a multiple of lanes, which is 4, 8 or 16; filters is channels. */
 typedef struct {
     int32_t lanes, add;                          /* an addend comes after the bias */
     plk_act act;
