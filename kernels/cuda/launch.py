@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...engine import ffi, lib
+from ..loops.arguments import Buffer, Copy, Float32, Float64, Int32, Int64, Scalar, Scratch
 from ..native import Native
 
 MAX_ARGUMENT_BYTES = 4096  # what every CUDA driver takes
@@ -33,46 +34,8 @@ SCALARS = {
 }
 
 
-class Buffer(NamedTuple):
-    """The address of an array of the call: inputs, then outputs."""
-
-    index: int  # type: ignore[assignment]  # tuples have a method of that name
-    offset_bytes: int = 0
-
-
-class Scratch(NamedTuple):
-    """An address in the stream's workspace, of which the launches ask `scratch_bytes`. Its contents
-    hold from one launch of the call to the next, no longer."""
-
-    offset_bytes: int = 0
-
-
-class Scalar(NamedTuple):
-    """Dynamic parameter number `index`, in the order of plan.scalars_of; in plans of operators that
-    draw random numbers the seed and the call counter follow, as uint64."""
-
-    index: int  # type: ignore[assignment]
-    dtype: str = "float32"
-
-
 # seed and call counter follow the dynamic parameters: of operators that have none, these are they
 STREAM = (Scalar(0, "uint64"), Scalar(1, "uint64"))
-
-
-class Int32(NamedTuple):
-    value: int
-
-
-class Int64(NamedTuple):
-    value: int
-
-
-class Float32(NamedTuple):
-    value: float
-
-
-class Float64(NamedTuple):
-    value: float
 
 
 class Bytes(NamedTuple):
@@ -125,14 +88,6 @@ class Fill(NamedTuple):
     to: Buffer | Scratch
     nbytes: int
     value: int = 0
-
-
-class Copy(NamedTuple):
-    """Copies `nbytes` bytes within the device."""
-
-    to: Buffer | Scratch
-    source: Buffer | Scratch
-    nbytes: int
 
 
 class Launches:

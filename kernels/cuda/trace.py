@@ -1,15 +1,5 @@
-"""Kernels for operators that have none of their own: made from their references.
-
-A reference is written against NumPy. Here it runs once for a plan, on arrays that record what is
-done to them (NumPy's protocols __array_ufunc__ and __array_function__ bring it here), and what was
-recorded becomes CUDA text: chains of pointwise operations, slices and gathers are one kernel,
-each reduction is one. References that look at values, draw random numbers, or loop for long cannot
-be traced; they run as they are (fallback.py).
-
-Read on in: trace_arrays.py (what a reference gets), trace_recorder.py (nodes and kernels),
-trace_index.py, trace_reductions.py, trace_functions.py (NumPy's functions), trace_source.py (the
-text).
-"""
+"""CUDA of traced references: the printer of loops/ for GPUs, and the entry of operators without a
+kernel of their own."""
 
 from __future__ import annotations
 
@@ -19,86 +9,282 @@ from typing import Any
 
 import numpy as np
 
+from ..loops import trace as tracing
+from ..loops.arguments import Copy, Int32, Int64, Scalar, Scratch
+from ..loops.nodes import (
+    INDEX,
+    JOINS,
+    Leaf,
+    Node,
+    Reduce,
+    Scan,
+    Scatter,
+    Text,
+    Untraceable,
+    Write,
+    literal,
+)
 from ..native import Native
-from ..record import REGISTRY, Operator, Type, mutated_inputs
-from ..shapes import contiguous
-from ..spec import ITEM_BYTES
-from ..traits import Eager, OwnKernel, PythonKernel
-from .launch import Buffer, Copy, Scalar, Scratch, launches
-from .trace_arrays import Array, Namespace
-from .trace_index import Indexing
-from .trace_recorder import Step
-from .trace_reductions import Reductions
-from .trace_source import Leaf, Number, Untraceable
+from ..record import Operator, Type
+from ..shapes import lines
+from . import scatter_plan
+from .launch import Launch, Struct, launches
+from .layout import THREADS, TYPES, blocks_for, index_of
 
 LAUNCH_US = 2.5
+MAX_LINES = 400  # of one kernel: compilers take long for more
+MAX_TABLE = 1 << 12  # elements of a constant array that stands in the text
 
 
-class Tracer(Reductions, Indexing):
-    """Records one call."""
+class CudaText(Text):
+    """The statements of one kernel."""
+
+    def __init__(self, kind: str, tables: list[str]):
+        """kind: the type of indices. tables: those of the module, to which ours are added."""
+        super().__init__()
+        self.kind, self.tables = kind, tables
+
+    def load(self, leaf: Leaf, at: Sequence[str]) -> str:
+        name = self.argument(f"const {TYPES[leaf.stored]} *", leaf.place)
+        return self.value(
+            leaf.kind, f"value_of({name}[{self.flat(at, leaf.strides, leaf.offset)}])"
+        )
+
+    def converted(self, dtype: np.dtype, name: str) -> str:
+        kind = TYPES[dtype.name]
+        return f"({kind})(as<{kind}>({name}))"
+
+    def scalar(self, dtype: np.dtype, scalar: Scalar) -> str:
+        kind = TYPES[dtype.name]
+        return self.value(kind, f"number<{kind}>({self.argument('double', scalar)})")
+
+    def table(self, values: np.ndarray, flat: str) -> str:
+        if values.size > MAX_TABLE:
+            raise Untraceable("a large array of constants")
+        numbers = ",".join(map(literal, values.reshape(-1).tolist()))
+        line = f"{TYPES[values.dtype.name]} NAME[{values.size}] = {{{numbers}}};"
+        if line not in self.tables:
+            self.tables.append(line)
+        return f"t{self.tables.index(line)}[{flat}]"
+
+    def size(self, n: int) -> str:
+        if n in (0, 1):
+            return str(n)
+        return self.argument("I", Int32(n) if self.kind == "int32_t" else Int64(n))
+
+    def split(self, flat: str, shape: Sequence[int]) -> list[str]:
+        found: list[str] = []
+        for d in range(len(shape) - 1, -1, -1):
+            n = shape[d]
+            if n == 1:
+                found.insert(0, "0")
+            elif d == 0 or prod(shape[:d]) == 1:
+                found.insert(0, flat)
+                flat = "0"
+            else:
+                rest = self.place(f"{flat} / {self.size(n)}")
+                found.insert(0, self.place(f"{flat} - {rest} * {self.size(n)}"))
+                flat = rest
+        return found
+
+    def flat(self, at: Sequence[str], strides: Sequence[int], offset: int = 0) -> str:
+        parts = []
+        for i, s in zip(at, strides):
+            if i != "0" and s:
+                parts.append(i if s == 1 else f"{i} * {self.size(s)}")
+        if offset or not parts:
+            parts.append(self.size(offset))
+        return self.place(" + ".join(parts))
+
+    def own(self, x: Node, at: Sequence[str], shape: Sequence[int]) -> tuple[str, ...]:
+        own = at[len(at) - len(x.shape) :] if x.shape else ()
+        return tuple("0" if n == 1 else i for n, i in zip(x.shape, own))
+
+    def within(self, i: str, n: int) -> str:
+        if n <= 1:
+            return "0"
+        last = self.size(n - 1)
+        return self.place(f"{i} < 0 ? 0 : {i} < {last} ? {i} : {last}")
+
+
+class Module:
+    """The kernels of a call: one text, of which equal ones are one function."""
+
+    def __init__(self) -> None:
+        self.tables: list[str] = []
+        self._names: dict[str, str] = {}
+        self.steps: list[Launch | Copy] = []
+
+    def text(self) -> str:
+        tables = [
+            f"__device__ const {t.replace('NAME', f't{i}')}" for i, t in enumerate(self.tables)
+        ]
+        start = 'extern "C" __global__ void __launch_bounds__(256) '
+        return "\n".join(
+            [
+                '#include "math.cuh"',
+                '#include "reduce.cuh"',
+                *tables,
+                "",
+                *(f"{start}{name}{text}" for text, name in self._names.items()),
+            ]
+        )
+
+    def _launch(
+        self,
+        k: CudaText,
+        members: Sequence[str],
+        before: Sequence[str],
+        after: Sequence[str],
+        grid: tuple[int],
+        arguments: Sequence[Any],
+    ) -> None:
+        """members, arguments: declarations and values of the function's arguments before those that
+        `k` asked for."""
+        if len(k.lines) > MAX_LINES:
+            raise Untraceable("too long a kernel")
+        own = [
+            kind + name if kind.endswith("*") else f"{kind} {name}"
+            for kind, name in k.arguments.values()
+        ]
+        text = [f"({', '.join([*members, *own])})", "{"]
+        text += [f"    {line}" for line in [*before, *k.lines, *after]]
+        joined = INDEX.sub(k.kind, "\n".join([*text, "}", ""]))
+        name = self._names.setdefault(joined, f"plk_traced_{len(self._names)}")
+        given = [*arguments, *(argument for _, argument, _ in k.arguments)]
+        self.steps.append(Launch("", name, grid, (THREADS,), given))
+
+    def write(self, step: Write) -> None:
+        shape = step.nodes[0].shape
+        n = prod(shape)
+        k = CudaText(index_of(n, 1 << 20), self.tables)
+        at = k.split("e", shape)
+        after = []
+        members = ["const I n", *(f"{TYPES[d]} *out_{i}" for i, (_, d) in enumerate(step.to))]
+        for i, (x, (_, d)) in enumerate(zip(step.nodes, step.to)):
+            after.append(f"out_{i}[e] = as<{TYPES[d]}>({k.element(x, tuple(at))});")
+        before = ["const I e = (I)blockIdx.x * 256 + (I)threadIdx.x;", "if (e >= n)", "    return;"]
+        size = Int32(n) if k.kind == "int32_t" else Int64(n)
+        self._launch(
+            k, members, before, after, blocks_for(n, THREADS), [size, *(p for p, _ in step.to)]
+        )
+
+    def reduce(self, step: Reduce) -> None:
+        method, x, axes, kept, made = step
+        shape = [x.shape[a] for a in axes]
+        n, m = prod(kept), prod(shape)
+        kind = index_of(prod(x.shape), 1 << 20)
+        k = CudaText(kind, self.tables)
+        outer = k.split("o", kept)
+        n_before = len(k.lines)
+        inner = dict(zip(axes, k.split("r", shape)))
+        e = k.element(x, tuple(inner.get(a, o) for a, o in enumerate(outer)))
+        lines, k.lines = k.lines, []
+        index = method.startswith("arg")
+        threads = 1 if index or m <= 32 else 32 if m <= 1024 else THREADS
+        wide = "double" if x.dtype.kind == "f" and method in ("sum", "prod") else x.kind
+        wide = "int" if wide == "bool" else wide
+        before = [
+            f"const I e = ((I)blockIdx.x * 256 + (I)threadIdx.x) / {threads};",
+            f"const int lane = (int)threadIdx.x % {threads};",
+            "const I o = e < n ? e : 0;",
+            *lines[:n_before],
+        ]
+        body = lines[n_before:]
+        if index:
+            order = "<" if method == "argmin" else ">"
+            before += [f"{x.kind} best = 0;", "int64_t total = -1;"]
+            body += [
+                f"if (total < 0 || {e} {order} best || ({e} != {e} && best == best)) {{",
+                f"    best = {e};",
+                "    total = r;",
+                "}",
+            ]
+        else:
+            start, join = JOINS[method]
+            if start:
+                before.append(f"{wide} total = {start};")
+                body.append(f"total = {join.format('total', f'({wide}){e}')};")
+            else:
+                before += [f"{wide} total = 0;", "bool empty = true;"]
+                one = f"({wide}){e}"
+                body += [f"total = empty ? {one} : {join.format('total', one)};", "empty = false;"]
+        after = [f"for (I r = lane; r < m; r += {threads}) {{"]
+        after += [f"    {line}" for line in body] + ["}"]
+        if threads > 1:
+            # every lane has an element where there is no number to start with: m > threads - 1
+            before.insert(0, f"__shared__ One<{wide}> scratch[WARP];")
+            joined = JOINS[method][1].format("a.v", "b.v")
+            after.append(
+                f"total = joined<{threads}>(One<{wide}>{{total}}, scratch, [](One<{wide}> a, "
+                f"One<{wide}> b) {{ return One<{wide}>{{({wide})({joined})}}; }}).v;"
+            )
+        after.append(f"if (e < n && lane == 0) out_0[e] = as<{TYPES[made.stored]}>(total);")
+        size = Int32 if kind == "int32_t" else Int64
+        members = ["const I n", "const I m", f"{TYPES[made.stored]} *out_0"]
+        arguments = [size(n), size(m), made.place]
+        grid = blocks_for(n, THREADS // threads)
+        self._launch(k, members, before, after, grid, arguments)
+
+    def scan(self, step: Scan) -> None:
+        """A thread for each line."""
+        method, x, axis, made = step
+        outer, n, inner = lines("scan", x.shape, axis)
+        kind = index_of(prod(x.shape), 1 << 20)
+        k = CudaText(kind, self.tables)
+        at = k.split("e", [*x.shape[:axis], *x.shape[axis + 1 :]])
+        at.insert(axis, "r")
+        e = k.element(x, tuple(at))
+        wide = "double" if x.dtype.kind == "f" else x.kind
+        start, join = JOINS[method]
+        before = [
+            "const I e = (I)blockIdx.x * 256 + (I)threadIdx.x;",
+            "if (e >= n)",
+            "    return;",
+            f"{wide} total = {start};",
+            "for (I r = 0; r < m; r++) {",
+        ]
+        after = [
+            f"    total = {join.format('total', f'({wide}){e}')};",
+            "    const I at = (e / inner * m + r) * inner + e % inner;",
+            f"    out_0[at] = as<{TYPES[made.stored]}>(total);",
+            "}",
+        ]
+        size = Int32 if kind == "int32_t" else Int64
+        members = ["const I n", "const I m", "const I inner", f"{TYPES[made.stored]} *out_0"]
+        sizes = [size(outer * inner), size(n), size(inner)]
+        arguments = [*sizes, made.place]
+        self._launch(k, members, before, after, blocks_for(outer * inner, THREADS), arguments)
+
+    def scatter(self, step: Scatter, scratch: Callable[[int], Scratch]) -> None:
+        """scratch: gives memory, from where the last was given."""
+        n_places, n_rows, base = prod(step.rows.shape), prod(step.to.shape), scratch(0).offset_bytes
+        given = Struct(step.places.place, Int64(n_rows), Int32(0))
+        steps, end = scatter_plan.scatter(
+            *("TakenRows<int64_t>", given, n_places, 1, n_rows, 1),
+            *(step.to.stored, step.add, step.rows.place, step.to.place, base),
+        )
+        scratch(end - base)
+        self.steps += steps
 
 
 def trace(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> Native:
     """The kernel of a call. Raises Untraceable, and what the reference raises."""
-    given, at = dict(attrs), 0
-    t = Tracer()
-    for p in op.params:
-        if p.dynamic:
-            if str(p.kind).endswith("?"):
-                raise Untraceable("a number that may be none")
-            count = len(given[p.name]) if isinstance(given[p.name], tuple | list) else None
-            made = [
-                Array(t, Number(Scalar(at + i, "float64"), "float64"), weak=True)
-                for i in range(1 if count is None else count)
-            ]
-            given[p.name] = made[0] if count is None else tuple(made)
-            at += len(made)
-    arrays = [
-        Array(t, Leaf(Buffer(i), x.shape, x.dtype, contiguous(x.shape))) for i, x in enumerate(ins)
-    ]
-    with np.errstate(all="ignore"):
-        results = op.ref(Namespace(t), *arrays, **given)
-    results = list(results) if isinstance(results, (list, tuple)) else [results]
-    mutated = mutated_inputs(op, attrs, len(ins))
-    targets = [*outs, *(ins[i] for i in mutated)]
-    numbers = [*range(len(ins), len(ins) + len(outs)), *mutated]
-    places: list[Buffer | Scratch] = [Buffer(i) for i in numbers]
-    if len(results) != len(targets):
-        raise Untraceable("its reference gives another number of arrays")
-    apart = bool(op.inplace or mutated)  # outputs may lie over what is still to be read
-    groups: dict[tuple, list] = {}
-    copies = []
-    for x, target, place in zip(results, targets, places):
-        node = t.node(t.joined(x))
-        if node.shape != tuple(target.shape):
-            raise Untraceable("its reference gives another shape")
-        if not prod(target.shape):
-            continue
-        if apart:
-            nbytes = prod(target.shape) * ITEM_BYTES[target.dtype]
-            scratch = t.scratch(nbytes)
-            copies.append(Step(Copy(place, scratch, nbytes), {scratch}, {place}))
-            place = scratch
-        groups.setdefault(node.shape, []).append((node, (place, target.dtype)))
-    for group in groups.values():
-        t.write([x for x, _ in group], [to for _, to in group])
-    source = t.module.text()
-    steps = [
-        s if isinstance(s, Copy) or s.source else s._replace(source=source)
-        for s in _needed([*t.steps, *copies])
-    ]
+    t, module = tracing.trace(op, ins, outs, attrs), Module()
+    for step in t.needed():
+        if isinstance(step, Copy):
+            module.steps.append(step)
+        elif isinstance(step, Write):
+            module.write(step)
+        elif isinstance(step, Reduce):
+            module.reduce(step)
+        elif isinstance(step, Scan):
+            module.scan(step)
+        else:
+            module.scatter(step, t.scratch)
+    source, steps = module.text(), module.steps
+    steps = [s if isinstance(s, Copy) or s.source else s._replace(source=source) for s in steps]
     return launches(*steps, scratch_bytes=t.scratch_bytes, cost_us=LAUNCH_US * max(len(steps), 1))
-
-
-def _needed(steps: Sequence[Step]) -> list:
-    """The steps on which outputs depend."""
-    found: list = []
-    wanted: set = set()
-    for step in reversed(steps):
-        if any(isinstance(p, Buffer) or p in wanted for p in step.writes):
-            found.insert(0, step.launch)
-            wanted |= step.reads
-    return found
 
 
 def traced_entry(
@@ -112,15 +298,7 @@ def traced_entry(
         return None
 
 
-NOT_TRACED = (PythonKernel, Eager, OwnKernel)  # traits of operators whose reference does not run
-
-
 def register(native: Callable) -> None:
     """Makes the tracer an entry (Table.native) of every operator that it may run. After every other
     entry: an operator's own kernel is asked first."""
-    names = {
-        op.name
-        for op in REGISTRY.values()
-        if not (op.random or any(map(op.has, NOT_TRACED))) and op.ref is not None
-    }
-    native(*sorted(names), derived=True)(traced_entry)
+    native(*tracing.traceable(), derived=True)(traced_entry)

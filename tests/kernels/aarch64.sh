@@ -25,7 +25,7 @@ mkdir -p "$build"
 OMP_NUM_THREADS=1 PLAIT_TIER=ready PYTHONPATH=tests:tests/kernels "$python" -W ignore \
     tests/kernels/aarch64/record.py "$build"
 $cc -std=gnu11 -O3 -w -ffp-contract=off -Ikernels/cpu -c "$build/groups.c" -o "$build/groups.o"
-flags="-std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Wno-unused-parameter -rdynamic -pthread -fopenmp -I. -Ikernels/cpu"
+flags="-std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Wno-unused-parameter -rdynamic -pthread -I. -Ikernels/cpu"
 $cc $flags tests/kernels/aarch64/replay.c "$build"/*.o -ldl -lm -o "$build/replay"
 $cc $flags tests/engine/*.c "$build"/engine_core_*.o -ldl -lm -DDRIVER_WRAPS_MALLOC \
     -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign -o "$build/driver"

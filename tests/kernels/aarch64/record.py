@@ -24,7 +24,7 @@ import networks
 import numpy as np
 from plait.engine import ffi, lib
 from plait.engine.error import MXNetError
-from plait.kernels.cpu import jit, onednn
+from plait.kernels.cpu import jit
 from plait.kernels.cpu.backend import CPU
 from plait.kernels.layouts import physical_shape
 from plait.kernels.plan import infer, scalars_of
@@ -198,7 +198,6 @@ def draw_all(rng, given, dtype: str) -> tuple[list[np.ndarray], list[str]]:
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     lib.plk_isa_limit(lib.PLK_BASELINE)
-    onednn.load = lambda: False  # which other machines have not
     recorder = Recorder(folder)
     recorder.watch()
     networks.run()
