@@ -1,4 +1,4 @@
-# The whole interface: make train | test | check | fuzz | sanitize | bench | docs | oracle | downstream | array-api, for
+# The whole interface: make train | test | check | fuzz | sanitize | aarch64 | bench | docs | oracle | downstream | array-api, for
 # many processes dist-test | dist-bench, and for GPUs gpu-check | gpu-test | gpu-bench. Everything lives in .venv.
 PYTHON ?= python3
 VENV   := .venv
@@ -9,7 +9,7 @@ NATIVE := $(shell find engine kernels graph -name '*.c' -o -name '*.h') engine/f
           $(wildcard kernels/ops/*.py kernels/loops/*.py) \
           $(addprefix kernels/,record.py params.py traits.py pointwise.py activations.py statements.py update_loops.py) setup.py pyproject.toml
 
-.PHONY: train test check fuzz sanitize kills dist-test dist-bench bench docs oracle downstream array-api gpu-check gpu-test gpu-bench clean
+.PHONY: train test check fuzz sanitize aarch64 kills dist-test dist-bench bench docs oracle downstream array-api gpu-check gpu-test gpu-bench clean
 
 train: $(VENV)/installed
 	$(BIN)/python docs/examples/train_digits.py $(ARGS)
@@ -29,6 +29,10 @@ fuzz: $(VENV)/installed
 sanitize: $(VENV)/installed
 	bash tests/engine/sanitize.sh
 	bash tests/kernels/sanitize.sh
+
+# the core and the kernels for AArch64, on an emulated processor; on Debian: gcc-aarch64-linux-gnu, qemu-user
+aarch64: $(VENV)/installed
+	sh tests/kernels/aarch64.sh
 
 # 200 training runs, killed at random moments and resumed; ARGS="--kills 1000 --ways by_hand"
 kills: $(VENV)/installed

@@ -4,6 +4,7 @@ calls `ffi`."""
 from __future__ import annotations
 
 import importlib
+import platform
 import re
 import sys
 import types
@@ -66,6 +67,12 @@ def generate() -> None:
         sys.modules.update(saved)
 
 
+def for_machine(source: Path) -> bool:
+    """Does the machine that this is built on have the instruction set of a wrapper?"""
+    on_x86 = platform.machine().lower() in ("x86_64", "amd64")
+    return on_x86 or not source.stem.endswith(("_avx2", "_avx512"))
+
+
 generate()
 MARK = "cffi reads from here on"
 FOLDERS = ["engine/core", "kernels/cpu", "kernels/cpu/generated", "kernels/cuda"]
@@ -78,7 +85,7 @@ headers = [
 alone = [c for c in sorted((ROOT / "kernels/cpu").glob("*.c")) if MARK in c.read_text()]
 sources = [
     *sorted((ROOT / "engine/core").glob("*.c")),
-    *sorted((ROOT / "kernels/cpu/generated").glob("*.c")),
+    *sorted(filter(for_machine, (ROOT / "kernels/cpu/generated").glob("*.c"))),
     *sorted(
         c for c in (ROOT / "kernels/cpu").glob("*.c") if '#include "simd.h"' not in c.read_text()
     ),

@@ -58,12 +58,13 @@ enum { NOWHERE = -1 };
 
 /* last: the time of its last read, -1: never. n_last: the number of steps that read it then. given: its number among
  * the given values, or -1. place: PL_SLOT_..., or NOWHERE yet; at: the number of the input, output or buffer. whole:
- * the number of the value of which it is a part, at `offset` bytes, or -1; nbytes: of a value that has parts. */
+ * the number of the value of which it is a part, at `offset` bytes, or -1; nbytes: of a value that has parts. written:
+ * whether the first write of an output is known; parts of it are written before the whole. */
 typedef struct {
     const void *node;
     Py_ssize_t index;
     int64_t last, offset, nbytes;
-    int32_t n_last, given, place, at, whole;
+    int32_t n_last, given, place, at, whole, written;
 } entry;
 
 typedef struct {
@@ -210,7 +211,8 @@ static int assign_output(assignment *l, Py_ssize_t i, Py_ssize_t k, const int32_
     int32_t reuse = -1;
     int64_t now = l->time[i];
     int status = 0;
-    if (e->place == PL_SLOT_OUTPUT) {
+    if (e->place == PL_SLOT_OUTPUT && !e->written) {
+        e->written = 1;
         PyObject *time = PyLong_FromLongLong(now);
         status = time ? PyList_SetItem(l->first_write, e->at, time) : -1;
     }

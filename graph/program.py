@@ -448,17 +448,21 @@ class _Assignment:
     def _joined(self, owned, effects: Effects, device) -> dict[Value, tuple[Value, int, int]]:
         """Values that are made where a join wants them, so that it has nothing to copy: value ->
         (the joined array, the offset in it and its size, in bytes). For larger joined arrays
-        the memory would be taken long before the result is complete."""
+        the memory would be taken long before the result is complete; that of outputs is taken
+        when a run starts."""
         found: dict[Value, tuple[Value, int]] = {}
         steps = set(self.steps)
-        kept = {self.base(v) for v in owned} | effects.written
+        given_out = {self.base(v) for v in owned}
+        kept = given_out | effects.written
         nbytes = lambda v: self.specs[v.type].nbytes
         for node in self.steps if backends.of(device).joins_in_place else ():
             offsets = join_offsets(
                 node.operation, [v.type for v in node.inputs], node.types[0], node.attrs
             )
             whole = Value(node)
-            if offsets is None or whole in kept or nbytes(whole) > MAX_JOINED_BYTES:
+            if offsets is None or whole in effects.written:
+                continue
+            if nbytes(whole) > MAX_JOINED_BYTES and whole not in given_out:
                 continue
             for given, offset in zip(node.inputs, offsets):
                 v = self.base(given)

@@ -6,6 +6,8 @@
 #include "simd.h"
 #if defined(__F16C__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 static void halves_to_floats(int64_t n, const uint16_t *x, float *y)
@@ -14,6 +16,9 @@ static void halves_to_floats(int64_t n, const uint16_t *x, float *y)
 #if defined(__F16C__)
     for (; i + 8 <= n; i += 8)
         _mm256_storeu_ps(y + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(x + i))));
+#elif defined(__aarch64__)
+    for (; i + 4 <= n; i += 4)
+        vst1q_f32(y + i, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(x + i))));
 #endif
     for (; i < n; i++)
         y[i] = half_to_float(x[i]);
@@ -25,6 +30,9 @@ static void floats_to_halves(int64_t n, const float *x, uint16_t *y)
 #if defined(__F16C__)
     for (; i + 8 <= n; i += 8)
         _mm_storeu_si128((__m128i *)(y + i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i), 0));
+#elif defined(__aarch64__)
+    for (; i + 4 <= n; i += 4)
+        vst1_u16(y + i, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(x + i))));
 #endif
     for (; i < n; i++)
         y[i] = float_to_half(x[i]);

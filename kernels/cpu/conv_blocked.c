@@ -4,6 +4,7 @@
  * inputs for any stride. The epilogue is applied to a tile, or to a finished block. */
 #include "conv_blocked.h"
 #include "engine/core/scratch.h"
+#include "blocks_of_lanes.h"
 #include "parts.h"
 #include "pointwise.h"
 #include "simd.h"
@@ -15,10 +16,6 @@ enum { ROWS = 6, MOST_BLOCKS = 3, PIXELS = 96, ROOM = 384 << 10, DEPTH = 256 };
 #define INLINE static inline __attribute__((always_inline))
 #define LOAD(p) (*(const VEC *)(p))
 #define STORE(p, v) (*(VEC *)(p) = (v))
-typedef float vec8 __attribute__((vector_size(32), aligned(4)));
-typedef float vec16 __attribute__((vector_size(64), aligned(4)));
-typedef int32_t mask8 __attribute__((vector_size(32)));
-typedef int32_t mask16 __attribute__((vector_size(64)));
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -39,6 +36,20 @@ typedef struct {
     char *places;                        /* copied inputs of each thread, after the number of their part */
 } work;
 
+#ifdef BLOCKS_OF_4
+#define LANES 4
+#define VEC vec4
+#define MASK mask4
+#define NAME(name) name##_4
+#define FMA 0
+#include "conv_blocked_lanes.h"
+#undef LANES
+#undef VEC
+#undef MASK
+#undef NAME
+#undef FMA
+#endif
+#ifdef BLOCKS_OF_8_AND_16
 #define LANES 8
 #define VEC vec8
 #define MASK mask8
@@ -64,6 +75,7 @@ typedef struct {
 #define FMA 0
 #endif
 #include "conv_blocked_lanes.h"
+#endif
 
 /* The inputs of a part, copied to `to`. */
 static void gather(const work *w, int64_t image, int64_t part, float *to)
@@ -86,12 +98,15 @@ static void gather(const work *w, int64_t image, int64_t part, float *to)
                 const float *from = x + h * row + left * lanes;
                 if (p->stride[1] == 1)
                     memcpy(to + first * lanes, from + first * lanes, (size_t)((n - first) * lanes) * sizeof *to);
+                else if (lanes == 4)
+                    for (; j < n; j++)
+                        memcpy(to + j * 4, from + j * p->stride[1] * 4, 4 * sizeof *to);
                 else if (lanes == 8)
                     for (; j < n; j++)
-                        *(vec8 *)(to + j * 8) = *(const vec8 *)(from + j * p->stride[1] * 8);
+                        memcpy(to + j * 8, from + j * p->stride[1] * 8, 8 * sizeof *to);
                 else if (lanes == 16)
                     for (; j < n; j++)
-                        *(vec16 *)(to + j * 16) = *(const vec16 *)(from + j * p->stride[1] * 16);
+                        memcpy(to + j * 16, from + j * p->stride[1] * 16, 16 * sizeof *to);
                 else if (p->stride[1] == 2)
                     for (; j < n; j++)
                         to[j] = from[j * 2];
@@ -120,10 +135,7 @@ static void piece(void *arg, int64_t i)
         *holds = part;
         x = copy;
     }
-    if (p->lanes == 8)
-        item_8(w, x, part / w->parts, part % w->parts, begin, end);
-    else
-        item_16(w, x, part / w->parts, part % w->parts, begin, end);
+    OF_LANES(p->lanes, item)(w, x, part / w->parts, part % w->parts, begin, end);
 }
 
 /* Rows of outputs whose inputs are copied together: they must fit the cache, but few would copy many rows twice. */

@@ -5,9 +5,9 @@
 #include "loop.h"
 /* cffi reads from here on: */
 enum { PLK_RELU = 1, PLK_CLIP };
-/* x (n, channels / lanes rounded up, size, lanes), y (n, filters / lanes, out, lanes); lanes: 8 or 16. `filters` is a
- * multiple of lanes: where there are fewer, weights and bias are filled up with zeros. Lanes of x past the last channel
- * are not read. Missing dimensions have size 1.
+/* x (n, channels / lanes rounded up, size, lanes), y (n, filters / lanes, out, lanes); lanes: 4, 8 or 16. `filters`
+ * is a multiple of lanes: where there are fewer, weights and bias are filled up with zeros. Lanes of x past the last
+ * channel are not read. Missing dimensions have size 1.
  *   direct: w (filters / lanes, channels / groups / lanes rounded up, kernel, lanes of channels, lanes of filters);
  *     groups have whole blocks. If x_lanes is 1: x (n, channels, size), w (filters / lanes, channels, kernel, lanes).
  *   Winograd: the same w, kernel 3 x 3, stride 1, one group; channels are whole blocks.

@@ -60,7 +60,10 @@ INLINE void NAME(tile)(const int rows, const int blocks, const int x_lanes, cons
         const float *x = first + *tap;
         STEP(0)
         if (x_lanes > 1) {
-            STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7)
+            STEP(1) STEP(2) STEP(3)
+#if LANES >= 8
+            STEP(4) STEP(5) STEP(6) STEP(7)
+#endif
 #if LANES == 16
             STEP(8) STEP(9) STEP(10) STEP(11) STEP(12) STEP(13) STEP(14) STEP(15)
 #endif

@@ -1,6 +1,7 @@
 /* Depthwise convolutions on blocks of channels. Several columns of a row of outputs are summed in registers; the
  * epilogue is applied to a row while it is in the cache. */
 #include "conv_blocked.h"
+#include "blocks_of_lanes.h"
 #include "parts.h"
 #include "pointwise.h"
 #include "simd.h"
@@ -10,13 +11,21 @@ enum { COLUMNS = 8, BANDS = 2, PIECES = 8 };     /* of a register block; of rows
 #define UNROLL _Pragma("GCC unroll 8")
 #define LOAD(p) (*(const VEC *)(p))
 #define STORE(p, v) (*(VEC *)(p) = (v))
-typedef float vec8 __attribute__((vector_size(32), aligned(4)));
-typedef float vec16 __attribute__((vector_size(64), aligned(4)));
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t over(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 
+#ifdef BLOCKS_OF_4
+#define LANES 4
+#define VEC vec4
+#define NAME(name) name##_4
+#include "conv_depth_lanes.h"
+#undef LANES
+#undef VEC
+#undef NAME
+#endif
+#ifdef BLOCKS_OF_8_AND_16
 #define LANES 8
 #define VEC vec8
 #define NAME(name) name##_8
@@ -28,6 +37,7 @@ static int64_t over(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 #define VEC vec16
 #define NAME(name) name##_16
 #include "conv_depth_lanes.h"
+#endif
 
 typedef struct { const plk_conv_blocked *p; void *const *bufs; int64_t blocks, rows, bands, per, groups; } work;
 
@@ -39,10 +49,7 @@ static void piece(void *arg, int64_t i)
     int64_t end = least(top + w->rows, p->out[0]), last = least((i % w->groups + 1) * w->per, w->blocks);
     for (int64_t b = i % w->groups * w->per; b < last; b++)
         for (int64_t h = top; h < end; h++)
-            if (p->lanes == 8)
-                row_8(p, w->bufs, image, b, h);
-            else
-                row_16(p, w->bufs, image, b, h);
+            OF_LANES(p->lanes, row)(p, w->bufs, image, b, h);
 }
 
 /* bufs: x, w, bias, addend if any, y (which may be the addend) */

@@ -85,6 +85,17 @@ def loops() -> list[Made]:
     return found + [Made([name], list(SUFFIXES), MADE[name]) for name in sorted(MADE)]
 
 
+def c_text(loop: Loop) -> str:
+    """A loop as C; vecmath.h has those of sin, cos and tan alone."""
+    known = re.fullmatch(r"plk_(sin|cos|tan)_f32 \( v_x \)", loop.statements[-1].text)
+    if not known:
+        return loop.text()
+    return (
+        f"void {loop.name}(int64_t n, void *const *bufs, const double *scalars)\n{{\n"
+        f"    (void)scalars;\n    plk_{known[1]}_loop_f32(n, bufs[0], bufs[1]);\n}}\n"
+    )
+
+
 def isa_wrapper(isa: str, body: str) -> str:
     """A C file that compiles `body` for one instruction set."""
     if isa == "baseline":
@@ -111,7 +122,7 @@ def pointwise_files() -> dict[str, str]:
             row = []
             for dtype in dtypes:
                 loop = make(f"loop_{k}_{dtype}", dtype)
-                text.append(f"/* {', '.join(names)} */\nstatic {loop.text()}")
+                text.append(f"/* {', '.join(names)} */\nstatic {c_text(loop)}")
                 row.append(f"[{ENUM[dtype]}] = {loop.name}")
             rows.append(f"    {{{', '.join(row)}}},")
         table = f"plk_{body}_table"
@@ -211,22 +222,23 @@ def is_simd(text: str) -> bool:
 
 
 def trig_table() -> str:
-    """2/pi times 2^(e - 150) modulo 4, for each exponent byte e of a float32, as a 28-bit head and
-    the rest."""
+    """For each exponent byte e of a float32 x, what x is multiplied by: 1/pi without the bits that
+    contribute whole turns to it, as a 29-bit head and the rest. Below 2^24 it is all of 1/pi."""
     bits = 400
     one = 1 << bits
     atan = lambda n: sum((-1) ** k * (one // n ** (2 * k + 1)) // (2 * k + 1) for k in range(bits))
-    two_over_pi = (2 * one * one) // (4 * (4 * atan(5) - atan(239)))  # Machin's formula
+    one_over_pi = one * one // (4 * (4 * atan(5) - atan(239)))  # Machin's formula
     high, low = [], []
-    for e in range(256):
-        shift = max(e, 1) - 150
-        v = two_over_pi << shift if shift >= 0 else two_over_pi >> -shift
-        v %= 4 * one
-        drop = max(v.bit_length() - 28, 0)
+    for e in range(255):
+        last = max(e - 150, 0)  # the exponent of x's last bit
+        v = one_over_pi % (2 * one >> last)
+        drop = max(v.bit_length() - 29, 0)
         h = v >> drop << drop
-        high.append((h / one).hex() if e < 255 else "NAN")
-        low.append(((v - h) / one).hex() if e < 255 else "NAN")
-    rows = lambda values: ",\n    ".join(", ".join(values[i : i + 4]) for i in range(0, 256, 4))
+        high.append((h / one).hex())
+        low.append(((v - h) / one).hex())
+    rows = lambda values: ",\n    ".join(
+        ", ".join([*values, "NAN"][i : i + 4]) for i in range(0, 256, 4)
+    )
     return (
         f"{HEAD}#ifndef PLK_TRIG_TABLE_H\n#define PLK_TRIG_TABLE_H\n#include <math.h>\n"
         "__attribute__((unused)) static const double plk_trig_high[256] = {\n    "

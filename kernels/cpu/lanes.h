@@ -10,6 +10,9 @@
 #if defined(__AVX512F__)
 enum { LANES = 16, MAX_ROWS = 14 };
 #define ROWS(v) ((v) == 1 ? 14 : (v) == 2 ? 12 : 8)
+#elif defined(__aarch64__)    /* 32 registers of 4 */
+enum { LANES = 4, MAX_ROWS = 14 };
+#define ROWS(v) ((v) == 1 ? 14 : (v) == 2 ? 12 : 8)
 #elif defined(__AVX2__)
 enum { LANES = 8, MAX_ROWS = 10 };
 #define ROWS(v) ((v) == 1 ? 10 : (v) == 2 ? 6 : 4)

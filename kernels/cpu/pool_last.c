@@ -6,7 +6,11 @@
 
 #include <math.h>
 
+#if defined(__AVX2__)
 enum { LANES = 8 };
+#else
+enum { LANES = 4 };
+#endif
 typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4)));
 typedef int32_t marks __attribute__((vector_size(4 * LANES)));
 

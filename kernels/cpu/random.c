@@ -38,9 +38,9 @@ static void normal32(const plk_random *p, const uint32_t *words, int64_t at, int
         angle[i] = unit(words[2 * i + 1]) * 6.28318530718f;
     }
     for (int i = 0; i < WORDS / 2; i++)
-        even[i] = r[i] * plk_cos_f32(angle[i]);
+        even[i] = r[i] * plk_cos_near_f32(angle[i]);
     for (int i = 0; i < WORDS / 2; i++)
-        odd[i] = r[i] * plk_sin_f32(angle[i]);
+        odd[i] = r[i] * plk_sin_near_f32(angle[i]);
     for (int64_t i = 0; i < n; i++)
         to[i] = (float)p->a + (float)p->b * (i % 2 ? odd[i / 2] : even[i / 2]);
 }

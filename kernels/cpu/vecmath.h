@@ -148,47 +148,70 @@ PLK_INLINE float plk_erf_f32(float x)
     return fabsf(x) >= 2.0f ? large : small;
 }
 
-/* x = (4 j + q) pi/2 + r: the bits of 2/pi that matter come from a table by exponent (Payne and Hanek 1983). */
-PLK_INLINE void plk_trig_reduce(float x, double *r, double *q)
+/* sin, cos and tan in half turns: x / pi is computed in double from the bits of 1/pi that matter, which a table has by
+ * exponent (Payne and Hanek 1983). `high` has 29 bits, so x high is exact; x low is below 2^-4. Up to 2^24 one row
+ * serves: loops whose elements are all below that read no table, and round as others do. */
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+PLK_INLINE double plk_fma64(double a, double b, double c) { return __builtin_fma(a, b, c); }
+#else
+PLK_INLINE double plk_fma64(double a, double b, double c) { return a * b + c; }
+#endif
+#define PLK_ROUNDER64 6755399441055744.0
+PLK_INLINE int64_t plk_trig_row(float x) { return (plk_bits(x) & 0x7fffffff) >> 23; }
+PLK_INLINE int plk_trig_is_near(float x) { return (plk_bits(x) & 0x7fffffff) < 0x4b800000; }
+
+/* sin(pi s), |s| <= 9/16 */
+PLK_INLINE double plk_sin_half_turns(double s)
 {
-    int32_t b = plk_bits(x) & 0x7fffffff, e = b >> 23;
-    double m = (double)((b & 0x7fffff) | (e ? 0x800000 : 0));
-    const double magic = 6755399441055744.0;
-    const int64_t row = e;
-    double y = m * plk_trig_high[row], q1 = (y + magic) - magic;
-    double s = (y - q1) + m * plk_trig_low[row], q2 = (s + magic) - magic;
-    *r = (s - q2) * 1.5707963267948966;
-    *q = q1 + q2 + magic;
+    double u = s * s;
+    double p = plk_fma64(u, plk_fma64(u, -6.929632098643421e-03, 8.198579842532007e-02), -5.992374106980861e-01);
+    return s * plk_fma64(u, plk_fma64(u, plk_fma64(u, p, 2.550161938256651), -5.167712719516358), 3.141592653300074);
 }
-PLK_INLINE double plk_trig_eval(double r, int64_t q)
+/* x / pi - shift = n + r, |r| <= 9/16; *odd: n's lowest bit as a sign */
+PLK_INLINE double plk_trig_rest(float x, int64_t row, double shift, int64_t *odd)
 {
-    double u = r * r;
-    double s = r + r * u * (-1.666666666e-01 + u * (8.333331831e-03 + u * (-1.984006340e-04 + u * 2.724690698e-06)));
-    double c = 1.0 - 0.5 * u + u * u * (4.166666666e-02 + u * (-1.388888764e-03 + u * (2.480058178e-05
-        + u * -2.729851574e-07)));
-    double v = q & 1 ? c : s;
-    return q & 2 ? -v : v;
+    double y = (double)x * plk_trig_high[row], t = y - shift + PLK_ROUNDER64;
+    *odd = (int64_t)((uint64_t)plk_bits64(t) << 63);
+    return plk_fma64((double)x, plk_trig_low[row], y - (t - PLK_ROUNDER64 + shift));
 }
-PLK_INLINE float plk_sin_f32(float x)
+PLK_INLINE float plk_sin_by_row(float x, int64_t row)
 {
-    double r, q;
-    plk_trig_reduce(x, &r, &q);
-    float s = (float)plk_trig_eval(r, plk_bits64(q));
-    return x == 0.0f ? x : (x < 0.0f ? -s : s);
+    int64_t odd;
+    double r = plk_trig_rest(x, row, 0.0, &odd);
+    return (float)plk_sin_half_turns(plk_double(plk_bits64(r) ^ odd));
 }
-PLK_INLINE float plk_cos_f32(float x)
+PLK_INLINE float plk_cos_by_row(float x, int64_t row)    /* -sin(pi (x / pi - 1/2)) */
 {
-    double r, q;
-    plk_trig_reduce(x, &r, &q);
-    return (float)plk_trig_eval(r, plk_bits64(q) + 1);
+    int64_t odd;
+    double r = plk_trig_rest(x, row, 0.5, &odd);
+    return (float)plk_sin_half_turns(plk_double(plk_bits64(-r) ^ odd));
 }
-PLK_INLINE float plk_tan_f32(float x)
+PLK_INLINE float plk_tan_by_row(float x, int64_t row)
 {
-    double r, q;
-    plk_trig_reduce(x, &r, &q);
-    float t = (float)(plk_trig_eval(r, plk_bits64(q)) / plk_trig_eval(r, plk_bits64(q) + 1));
-    return x == 0.0f ? x : (x < 0.0f ? -t : t);
+    int64_t odd;
+    double r = plk_trig_rest(x, row, 0.0, &odd);
+    return (float)(plk_sin_half_turns(r) / plk_sin_half_turns(0.5 - fabs(r)));
 }
+/* plk_NAME_f32 for any x, plk_NAME_near_f32 below 2^24, and the loop of an operator: y may be x. */
+#define PLK_TRIG(name) \
+    PLK_INLINE float plk_##name##_f32(float x) { return plk_##name##_by_row(x, plk_trig_row(x)); } \
+    PLK_INLINE float plk_##name##_near_f32(float x) { return plk_##name##_by_row(x, 0); } \
+    PLK_INLINE void plk_##name##_loop_f32(int64_t n, const float *x, float *y) \
+    { \
+        for (int64_t end, i = 0; i < n; i = end) { \
+            int far = 0; \
+            end = n - i < 256 ? n : i + 256; \
+            for (int64_t j = i; j < end; j++) \
+                far |= !plk_trig_is_near(x[j]); \
+            if (far) \
+                _Pragma("GCC ivdep") for (int64_t j = i; j < end; j++) \
+                    y[j] = plk_##name##_f32(x[j]); \
+            else \
+                _Pragma("GCC ivdep") for (int64_t j = i; j < end; j++) \
+                    y[j] = plk_##name##_near_f32(x[j]); \
+        } \
+    }
+PLK_TRIG(sin) PLK_TRIG(cos) PLK_TRIG(tan)
 
 /* In double: log |x| by the atanh series, times y, then exp; so overflow, underflow and denormals are correct. What
  * depends only on y is computed without conditions: with the same y for all x, GCC would not vectorise them. */

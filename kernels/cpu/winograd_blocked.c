@@ -12,6 +12,7 @@
  */
 #include "conv_blocked.h"
 #include "engine/core/scratch.h"
+#include "blocks_of_lanes.h"
 #include "parts.h"
 #include "pointwise.h"
 #include "simd.h"
@@ -23,8 +24,6 @@ enum { RANGE_BYTES = 4 << 20 };                  /* of V for one range of tiles,
 enum { ITEMS = 4 };                              /* pieces of work for each thread, at most */
 
 #define UNROLL _Pragma("GCC unroll 40")
-typedef float vec8 __attribute__((vector_size(32), aligned(4)));
-typedef float vec16 __attribute__((vector_size(64), aligned(4)));
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t over(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
@@ -90,6 +89,17 @@ typedef struct { const plk_conv_blocked *p; const cut *k; void *const *bufs; flo
 
 #define LOAD(p) (*(const VEC *)(p))
 #define STORE(p, v) (*(VEC *)(p) = (v))
+#ifdef BLOCKS_OF_4
+#define LANES 4
+#define VEC vec4
+#define NAME(name) name##_4
+#include "winograd_points.h"
+#include "winograd_blocked_lanes.h"
+#undef LANES
+#undef VEC
+#undef NAME
+#endif
+#ifdef BLOCKS_OF_8_AND_16
 #define LANES 8
 #define VEC vec8
 #define NAME(name) name##_8
@@ -103,6 +113,7 @@ typedef struct { const plk_conv_blocked *p; const cut *k; void *const *bufs; flo
 #define NAME(name) name##_16
 #include "winograd_points.h"
 #include "winograd_blocked_lanes.h"
+#endif
 
 /* bufs: x, w, bias, addend if any, y (which may be the addend) */
 PLK_KERNEL(plk_winograd_blocked_run)
@@ -118,6 +129,6 @@ PLK_KERNEL(plk_winograd_blocked_run)
     for (int i = 0; i < k.n_threads; i++)
         held[i] = -1;
     work w = {p, &k, bufs, scratch, held};
-    pl_thread_pool_run(k.n_threads, k.ranges * k.groups, p->lanes == 8 ? piece_8 : piece_16, &w);
+    pl_thread_pool_run(k.n_threads, k.ranges * k.groups, OF_LANES(p->lanes, piece), &w);
     return PL_OK;
 }

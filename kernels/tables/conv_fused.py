@@ -24,7 +24,7 @@ from .fused import loop_of
 
 def block() -> int:
     """Channels of one block: as many float32 as a vector register holds."""
-    return 16 if lib.plk_isa_best() == lib.PLK_AVX512 else 8
+    return {lib.PLK_AVX512: 16, lib.PLK_AVX2: 8}.get(lib.plk_isa_best(), 4)
 
 
 def blocked(ndim: int) -> str:

@@ -151,12 +151,26 @@ def test_joined_arrays_need_no_own_memory():
     assert bytes_of(F.exp(y)) == (5 + 3) * row  # the joined rows, and three sums
     z = F.tanh(x)
     assert bytes_of(F.exp(join_of(z, F.exp(z)))) == 4 * row
-    # not along another axis, nor what is given or given out, nor a second time
+    # a result too; its parts cost nothing
+    assert bytes_of(join_of(z, F.exp(z))) == 0
+    assert bytes_of(F.Reshape(join_of(z, F.exp(z)), shape=(-1,))) == 0
+    # not along another axis, nor what is given or given out by itself, nor a second time
     assert bytes_of(F.exp(join_of(z, F.exp(z), axis=1))) == (2 + 2 + 4) * row
     assert bytes_of(F.exp(join_of(x, z))) == 4 * row
     assert bytes_of(F.exp(join_of(z, F.exp(z))), z) == 4 * row
-    assert bytes_of(join_of(z, F.exp(z))) == 4 * row
     assert bytes_of(F.exp(join_of(z, z))) == 4 * row
+
+
+def test_parts_of_an_output_are_written_after_the_last_read_of_its_memory():
+    """The caller gives an input's memory for the result, of which parts are made early."""
+    x = variable("x", Type((2, 16)))
+    first, rest = F.slice_axis(x, axis=0, begin=0, end=1), F.slice_axis(x, axis=0, begin=1, end=2)
+    program = lower([join_of(F.exp(rest), F.exp(F.tanh(first)))], [x], cpu())
+    a = nd.array(np.linspace(-1, 1, 32).reshape(2, 16))
+    given = a.asnumpy()
+    (out,) = program.run([a], [a])
+    want = np.stack([np.exp(given[1]), np.exp(np.tanh(given[0]))])
+    np.testing.assert_allclose(out.asnumpy(), want, rtol=1e-6)
 
 
 def test_random_operators_draw_in_the_order_of_the_graph():

@@ -133,6 +133,33 @@ def test_unary(isa, name):
     assert error.max() <= MAX_ULP, worst(x, error)
 
 
+MULTIPLES = (np.arange(1, 1 << 17) * (np.pi / 2)).astype(np.float32)  # near zeros
+FAR = (2.0 ** np.arange(20, 128)).astype(np.float32)
+TRIG = spread((-1e-3, 1e-3), (-10, 10), (-1e5, 1e5), (-(2**24), 2**24), (-(2**30), 2**30))
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_trigonometry_of_any_size(isa, name):
+    """Rounded once from double, so not far from half a unit."""
+    x = np.concatenate([TRIG, FAR, -FAR, MULTIPLES])
+    with np.errstate(all="ignore"):
+        want = getattr(np, name)(x.astype(np.float64))
+    error = ulps(run(name, x), want)
+    assert error.max() <= 0.51, worst(x, error)
+    zeros = run(name, np.array([0.0, -0.0], np.float32))
+    assert list(np.signbit(zeros)) == ([False, True] if name != "cos" else [False, False])
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_trigonometry_does_not_depend_on_the_neighbours(isa, name):
+    """A block of elements below 2^24 has a loop of its own."""
+    x = np.random.default_rng(5).uniform(-1e6, 1e6, 2000).astype(np.float32)
+    beside = x.copy()
+    beside[::50] = 1e30
+    alone, kept = run(name, x), np.arange(x.size) % 50 != 0
+    assert (alone[kept].view(np.int32) == run(name, beside)[kept].view(np.int32)).all()
+
+
 def test_power(isa):
     rng = np.random.default_rng(4)
     values = np.array(
