@@ -97,7 +97,7 @@ downstream: .downstream/bin/python
 
 .downstream/bin/python:
 	$(PYTHON) -m venv .downstream
-	.downstream/bin/pip install -q --disable-pip-version-check gluonts==0.17.0 gluoncv==0.10.5.post0 opencv-python-headless torch jax safetensors
+	.downstream/bin/pip install -q --disable-pip-version-check gluonts==0.17.0 gluoncv==0.10.5.post0 "opencv-python-headless<5" torch jax safetensors protobuf
 
 docs: $(VENV)/installed
 	$(BIN)/python -m plait docs docs/reference

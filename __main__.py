@@ -9,6 +9,7 @@ import sys
 from .engine.error import MXNetError
 
 TOOLS = {  # word: (module of tools/, what it does)
+    "caffe": ("caffe", "convert a network of Caffe: caffe convert --help"),
     "launch": ("launch", "start a script on several processes: launch --help"),
     "info": ("info", "versions, devices, settings: what an issue report needs"),
     "draw": ("draw", "draw a graph file: draw --help"),

@@ -27,6 +27,7 @@ from ..ndarray.ndarray import NDArray, state
 from ..ndarray.nesting import as_lists
 from . import shard
 from .block import Block
+from .frozen import Frozen
 from .parameter import DeferredInitializationError, dtype_name
 from .trace import StructureError, Trace, arrays_only, compare, flatten_call, holds, monitored
 from .tracing import tracing_state
@@ -77,6 +78,7 @@ class HybridBlock(Block):
     """
 
     _in_format, _out_format = _Format("in_structure"), _Format("structure")
+    _frozen: Frozen | None = None
     _n_data: int  # of a forward whose shapes depend on values: its inputs
 
     def __init__(self, prefix: str | None = None, params: Any = None):
@@ -170,6 +172,18 @@ class HybridBlock(Block):
             )
         super().hybridize(active, recompute=recompute)
 
+    def freeze(self) -> None:
+        """For prediction: keeps the weights once. The first call compiles the network and frees
+        each parameter that its program reads only in a prepared form: folded with a batch norm, or
+        in another memory layout. Results are those of the compiled network, bit for bit.
+
+        Other shapes work; they share the prepared weights. A frozen network does not train, and
+        freed parameters cannot be read, saved or exported: do that before. `load_parameters`,
+        or any other new value of a parameter, makes it an ordinary network again. Raises
+        MXNetError, at the call: shapes that depend on values, several devices in one call.
+        """
+        self._frozen = Frozen(self)
+
     def cast(self, dtype: DType) -> None:
         """Changes the dtype of all parameters."""
         self._clear_traces()
@@ -198,8 +212,11 @@ class HybridBlock(Block):
     def forward(self, x: Any, *args: Any) -> Any:
         """Calls hybrid_forward with the parameters, on arrays or on Symbols; when hybridized, on
         arrays as a graph."""
-        if self._active and tracing_state.tracer is None and not tracing_state.eager:
-            return self._call_graph((x, *args))
+        if tracing_state.tracer is None and not tracing_state.eager:
+            if self._frozen is not None:
+                return self._frozen((x, *args))
+            if self._active:
+                return self._call_graph((x, *args))
         return self._run(x, *args)
 
     def _run(self, x, *args):

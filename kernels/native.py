@@ -46,10 +46,11 @@ class Table:
     """The kernels of a backend, and the memory layouts that they want.
 
     entries: operator name -> its entries, the first match wins. layouts: operator name -> what its
-    kernels want.
+    kernels want. widens: calls with 16-bit floats that no kernel takes run as calls with float32.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, widens: bool = False) -> None:
+        self.widens = widens
         self.entries: dict[str, list[Entry]] = {}
         self.layouts: dict[str, Wants] = {}
         self._any_layout: set[Entry] = set()

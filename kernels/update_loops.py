@@ -128,6 +128,11 @@ def loop_name(name: str) -> str:
     return f"update:{name}"
 
 
+def loop_of(name: str, function: str, dtype: str) -> Loop:
+    """The loop of a rule."""
+    return _loop(RULES[name], function, dtype)
+
+
 # parameters with a number for each weight -> the rule's name for it
 LISTS = {"lrs": "lr", "learning_rates": "lr", "wds": "wd", "etas": "eta", "step_count": "t"}
 

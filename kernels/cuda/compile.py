@@ -24,6 +24,7 @@ from ...engine import cuda, ffi, lib
 from ...engine.error import DeviceError, MXNetError
 from .. import cache, compilers
 from .activation_source import activation_cuda
+from .update_source import update_rules_cuda
 
 CUDA = Path(__file__).resolve().parent
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
@@ -169,7 +170,8 @@ def _is_file(source: str) -> bool:
     return "\n" not in source and source.endswith(".cu")
 
 
-MADE = {"activations.cuh": activation_cuda}  # headers that no file holds
+# headers that no file holds
+MADE = {"activations.cuh": activation_cuda, "update_rules.cuh": update_rules_cuda}
 
 
 @functools.cache

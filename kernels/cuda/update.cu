@@ -1,156 +1,10 @@
 /* Updates of optimizers: many weights in one launch. Also sums of squares, and checks for finite values, over many
  * arrays. */
 #include "reduce.cuh"
+#include "update_rules.cuh"
 
 DEVICE float root_of(float x) { return sqrtf(x); }
 DEVICE double root_of(double x) { return sqrt(x); }
-template<class A> DEVICE A sign_of(A x) { return x > 0 ? (A)1 : x < 0 ? (A)-1 : x; }
-template<class A> DEVICE A clipped(A g, double limit)
-{
-    const A l = (A)limit;
-    return limit >= 0 ? (g > l ? l : g < -l ? -l : g) : g;
-}
-
-/* ---- rules: scalars are members; rates r[0], r[1], ... are those of the weight: lr, wd, eta ---------------------- */
-
-template<class A> struct Sgd {
-    enum { STATES = 0 };
-    double rescale_grad, clip_gradient;
-    DEVICE void step(const A *r, A &w, A g, A *) const
-    {
-        w = ((A)1 - r[0] * r[1]) * w - r[0] * clipped((A)rescale_grad * g, clip_gradient);
-    }
-};
-template<class A> struct SgdMom {
-    enum { STATES = 1 };
-    double momentum, rescale_grad, clip_gradient;
-    DEVICE void step(const A *r, A &w, A g, A *s) const
-    {
-        s[0] = (A)momentum * s[0] - r[0] * r[1] * w - r[0] * clipped((A)rescale_grad * g, clip_gradient);
-        w += s[0];
-    }
-};
-template<class A> struct NagMom {
-    enum { STATES = 1 };
-    double momentum, rescale_grad, clip_gradient;
-    DEVICE void step(const A *r, A &w, A g, A *s) const
-    {
-        const A d = r[0] * (clipped((A)rescale_grad * g, clip_gradient) + r[1] * w);
-        s[0] = (A)momentum * s[0] - d;
-        w += (A)momentum * s[0] - d;
-    }
-};
-template<class A> struct Adam {
-    enum { STATES = 2 };
-    double beta1, beta2, epsilon, rescale_grad, clip_gradient;
-    DEVICE void step(const A *r, A &w, A g, A *s) const
-    {
-        const A d = clipped((A)rescale_grad * g + r[1] * w, clip_gradient);
-        s[0] = (A)beta1 * s[0] + (A)(1 - beta1) * d;
-        s[1] = (A)beta2 * s[1] + (A)(1 - beta2) * d * d;
-        w -= r[0] * s[0] / (root_of(s[1]) + (A)epsilon);
-    }
-};
-/* r: lr, wd, eta, and the scale of the gradient; 0, NaN, inf: no update */
-template<class A> struct AdamW {
-    enum { STATES = 2 };
-    double beta1, beta2, epsilon, clip_gradient;
-    DEVICE void step(const A *r, A &w, A g, A *s) const
-    {
-        if (r[3] == 0 || r[3] - r[3] != 0)
-            return;
-        const A d = clipped(r[3] * g, clip_gradient);
-        s[0] = (A)beta1 * s[0] + (A)(1 - beta1) * d;
-        s[1] = (A)beta2 * s[1] + (A)(1 - beta2) * d * d;
-        w -= r[2] * (r[0] * s[0] / (root_of(s[1]) + (A)epsilon) + r[1] * w);
-    }
-};
-template<class A> struct RmsProp {
-    enum { STATES = 1 };
-    double gamma1, epsilon, rescale_grad, clip_gradient, clip_weights;
-    DEVICE void step(const A *r, A &w, A g, A *s) const
-    {
-        const A d = clipped((A)rescale_grad * g + r[1] * w, clip_gradient);
-        s[0] = (A)gamma1 * s[0] + (A)(1 - gamma1) * d * d;
-        w = clipped(w - r[0] * d / root_of(s[0] + (A)epsilon), clip_weights);
-    }
-};
-template<class A> struct RmsPropAlex {
-    enum { STATES = 3 };
-    double gamma1, gamma2, epsilon, rescale_grad, clip_gradient, clip_weights;
-    DEVICE void step(const A *r, A &w, A g, A *s) const
-    {
-        const A d = clipped((A)rescale_grad * g + r[1] * w, clip_gradient);
-        s[0] = (A)gamma1 * s[0] + (A)(1 - gamma1) * d * d;
-        s[1] = (A)gamma1 * s[1] + (A)(1 - gamma1) * d;
-        s[2] = (A)gamma2 * s[2] - r[0] * d / root_of(s[0] - s[1] * s[1] + (A)epsilon);
-        w = clipped(w + s[2], clip_weights);
-    }
-};
-template<class A> struct Ftrl {
-    enum { STATES = 2 };
-    double lamda1, beta, rescale_grad, clip_gradient;
-    DEVICE void step(const A *r, A &w, A g, A *s) const
-    {
-        const A d = clipped((A)rescale_grad * g, clip_gradient), n = s[1] + d * d, l = (A)lamda1;
-        s[0] += d - (root_of(n) - root_of(s[1])) * w / r[0];
-        s[1] = n;
-        const A shrunk = (sign_of(s[0]) * l - s[0]) / (((A)beta + root_of(n)) / r[0] + r[1]);
-        w = shrunk * ((s[0] < 0 ? -s[0] : s[0]) > l ? (A)1 : (A)0);
-    }
-};
-template<class A> struct Ftml {
-    enum { STATES = 3 };
-    double beta1, beta2, epsilon, t, rescale_grad, clip_grad;
-    DEVICE void step(const A *r, A &w, A g, A *s) const
-    {
-        const A d = clipped((A)rescale_grad * g + r[1] * w, clip_grad);
-        const A first = (A)(1 - pow(beta1, t)), second = (A)(1 - pow(beta2, t));
-        s[1] = (A)beta2 * s[1] + (A)(1 - beta2) * d * d;
-        const A next = first / r[0] * (root_of(s[1] / second) + (A)epsilon);
-        s[2] = (A)beta1 * s[2] + (A)(1 - beta1) * d - (next - (A)beta1 * s[0]) * w;
-        s[0] = next;
-        w = -s[2] / next;
-    }
-};
-template<class A> struct SignSgd {
-    enum { STATES = 0 };
-    DEVICE void step(const A *r, A &w, A g, A *) const { w = ((A)1 - r[0] * r[1]) * w - r[0] * sign_of(g); }
-};
-template<class A> struct Signum {
-    enum { STATES = 1 };
-    double momentum, rescale_grad, clip_gradient, wd_lh;
-    DEVICE void step(const A *r, A &w, A g, A *s) const
-    {
-        const A d = r[1] * w + clipped((A)rescale_grad * g, clip_gradient);
-        s[0] = (A)momentum * s[0] - (A)(1 - momentum) * d;
-        w = ((A)1 - r[0] * (A)wd_lh) * w + r[0] * sign_of(s[0]);
-    }
-};
-template<class A> struct AdaGrad {
-    enum { STATES = 1 };
-    double epsilon, rescale_grad, clip_gradient;
-    DEVICE void step(const A *r, A &w, A g, A *s) const
-    {
-        const A d = clipped((A)rescale_grad * g, clip_gradient);
-        s[0] += d * d;
-        w = w - r[0] * d / root_of(s[0] + (A)epsilon) - r[0] * r[1] * w;
-    }
-};
-
-template<class A> struct LambDirection {       /* stores the direction of LAMB's step instead of the weight */
-    enum { STATES = 2 };
-    double beta1, beta2, epsilon, t, bias_correction, rescale_grad, clip_gradient;
-    DEVICE void step(const A *r, A &w, A g, A *s) const
-    {
-        const A d = clipped((A)rescale_grad * g, clip_gradient);
-        const A first = (A)(bias_correction != 0 ? 1 - pow(beta1, t) : 1);
-        const A second = (A)(bias_correction != 0 ? 1 - pow(beta2, t) : 1);
-        s[0] = (A)beta1 * s[0] + (A)(1 - beta1) * d;
-        s[1] = (A)beta2 * s[1] + (A)(1 - beta2) * d * d;
-        w = s[0] / first / (root_of(s[1] / second) + (A)epsilon) + r[1] * w;
-    }
-};
 
 /* ---- many arrays, in chunks: a block for each -------------------------------------------------------------------- */
 
@@ -203,16 +57,16 @@ __global__ void __launch_bounds__(THREADS)
         state[s] = given.state[s][k];
         aligned = aligned && is_aligned(state[s]);
     }
-    S rate[RATES];
+    double rate[RATES];
 #pragma unroll
     for (int i = 0; i < RATES; i++)
-        rate[i] = (S)given.rate[i][k];
+        rate[i] = given.rate[i][k];
     if (from_arrays & 1) {
-        rate[0] = (S)given.lrs[k];
-        rate[1] = (S)given.wds[k];
+        rate[0] = given.lrs[k];
+        rate[1] = given.wds[k];
     }
     if (from_arrays & 2)
-        rate[3] = (S)*given.scale;
+        rate[3] = *given.scale;
     if (aligned && n - first >= THREADS * V * UNROLL) {
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..native import Native
 from ..record import FLOATS, Type
@@ -23,19 +23,13 @@ from .launch import (
     launches,
 )
 from .layout import THREADS, TYPES, bool_of, ceil_div, vector_of
+from .update_source import RATES as RATE_NAMES
+from .update_source import members, struct
 
 RATES = 4  # update.cu: lr, wd, eta, the gradient's scale
-RATE_NAMES = ("lr", "wd", "eta")
 UNROLL = 2
 ARGUMENT_BYTES = 3600  # what the arrays of a launch may take of its arguments
 NULL = Int64(0)
-
-
-class Rule(NamedTuple):
-    """A rule's struct in update.cu, and the numbers that are its members."""
-
-    name: str
-    members: tuple[str, ...]
 
 
 def _chunks(sizes: Sequence[int], capacity: int, per_chunk: int) -> tuple[Struct, int]:
@@ -52,10 +46,11 @@ def _chunks(sizes: Sequence[int], capacity: int, per_chunk: int) -> tuple[Struct
     return made, first[-1]
 
 
-def update(rule: Rule, call: Update, ins: Sequence[Type], outs: Sequence[Type]) -> Native:
+def update(call: Update, ins: Sequence[Type], outs: Sequence[Type]) -> Native:
     """The launches of `n` weights' steps."""
     n, states, wide, dtype, numbers = call.n, call.states, call.wide, ins[0].dtype, call.numbers
-    preloaded, scaled, size = call.preloaded, rule.name == "AdamW", call.size
+    preloaded, size, held = call.preloaded, call.size, members(call.rule)
+    scaled = "rescale_grad" not in held
     bytes_each = 8 * (3 + max(states, 1) + 1 + RATES) + 12
     capacity = 1 if n == 1 else ARGUMENT_BYTES // bytes_each
     vector = vector_of(dtype)
@@ -89,14 +84,14 @@ def update(rule: Rule, call: Update, ins: Sequence[Type], outs: Sequence[Type]) 
             Buffer(n * size + 1, start * 4) if preloaded else NULL,
             Buffer(n * size) if scaled else NULL,
         ]
-        given = [Scalar(numbers[m][0], "float64") for m in rule.members]
+        given = [Scalar(numbers[m][0], "float64") for m in held]
         arguments: list[Argument] = [
             chunks,
             Struct(*arrays),
             Int32(preloaded + 2 * scaled),
             Struct(*given) if given else Struct(Int32(0)),
         ]
-        name = f"update<{rule.name}, {TYPES[dtype]}, {bool_of(wide)}, {capacity}, {vector}>"
+        name = f"update<{struct(call.rule)}, {TYPES[dtype]}, {bool_of(wide)}, {capacity}, {vector}>"
         steps.append(Launch("update.cu", name, (n_chunks,), (THREADS,), arguments))
     return launches(*steps)
 
@@ -176,7 +171,7 @@ def _lamb_step(dtype, wide, own, capacity, n_chunks, chunks, arrays, rates, sums
 
 
 def lamb_directions(
-    rule: Rule,
+    rule: str,
     numbers: dict[str, Any],
     is_corrected: bool,
     dtype: str,
@@ -184,7 +179,8 @@ def lamb_directions(
     outs: Sequence[Argument],
     ins: Sequence[Type],
 ) -> list[Launch]:
-    """Launches of LambDirection: groups are numbers of weight, gradient, mean, variance."""
+    """Launches of the rule, whose step is a direction: groups are numbers of weight, gradient,
+    mean, variance."""
     steps, vector, wd = [], vector_of(dtype), numbers["wd"]
     for k, (group, out) in enumerate(zip(groups, outs)):
         chunks, n_chunks = _chunks([prod(ins[group[0]].shape)], 1, THREADS * vector * UNROLL)
@@ -199,14 +195,14 @@ def lamb_directions(
         ]
         step = Scalar(numbers["t"][k], "float64")
         own = {"t": step, "bias_correction": Float64(is_corrected)}
-        members = [own[m] if m in own else Scalar(numbers[m][0], "float64") for m in rule.members]
+        held = [own[m] if m in own else Scalar(numbers[m][0], "float64") for m in members(rule)]
         arguments: list[Argument] = [
             chunks,
             Struct(*arrays, rates, NULL, NULL, NULL),
             Int32(0),
-            Struct(*members),
+            Struct(*held),
         ]
-        name = f"update<{rule.name}, {TYPES[dtype]}, false, 1, {vector}>"
+        name = f"update<{struct(rule)}, {TYPES[dtype]}, false, 1, {vector}>"
         steps.append(Launch("update.cu", name, (n_chunks,), (THREADS,), arguments))
     return steps
 
@@ -226,7 +222,7 @@ def lamb_step(
 
 
 def lamb(
-    rule: Rule,
+    rule: str,
     numbers: dict[str, Any],
     is_corrected: bool,
     ins: Sequence[Type],

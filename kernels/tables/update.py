@@ -14,29 +14,8 @@ from ..update_loops import RULES, Update, loop_name, scalars_of, update_of
 from . import on_cpu, on_cuda
 
 LAMB = ("lamb_update_phase1", "lamb_rematerialized")
+STEPS_OF_LAMB = (*LAMB, "lamb_update_phase2")  # their own launches
 BOUNDS = ("lower_bound", "upper_bound")
-# of update.cu: rule -> (its struct, the parameters that are its members)
-STRUCTS = {
-    "sgd_update": ("Sgd", "rescale_grad clip_gradient"),
-    "sgd_mom_update": ("SgdMom", "momentum rescale_grad clip_gradient"),
-    "nag_mom_update": ("NagMom", "momentum rescale_grad clip_gradient"),
-    "adam_update": ("Adam", "beta1 beta2 epsilon rescale_grad clip_gradient"),
-    "_adamw_update": ("AdamW", "beta1 beta2 epsilon clip_gradient"),
-    "rmsprop_update": ("RmsProp", "gamma1 epsilon rescale_grad clip_gradient clip_weights"),
-    "rmspropalex_update": (
-        "RmsPropAlex",
-        "gamma1 gamma2 epsilon rescale_grad clip_gradient clip_weights",
-    ),
-    "ftrl_update": ("Ftrl", "lamda1 beta rescale_grad clip_gradient"),
-    "ftml_update": ("Ftml", "beta1 beta2 epsilon t rescale_grad clip_grad"),
-    "signsgd_update": ("SignSgd", ""),
-    "signum_update": ("Signum", "momentum rescale_grad clip_gradient wd_lh"),
-    "_sparse_adagrad_update": ("AdaGrad", "epsilon rescale_grad clip_gradient"),
-    "lamb_update_phase1": (
-        "LambDirection",
-        "beta1 beta2 epsilon t bias_correction rescale_grad clip_gradient",
-    ),
-}
 
 
 def _of(rules) -> list[str]:
@@ -160,17 +139,12 @@ def lamb_step_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native
 # ---- CUDA ----------------------------------------------------------------------------------------
 
 
-def _rule(name: str):
-    struct, members = STRUCTS[name]
-    return cuda.update_plan.Rule(struct, tuple(members.split()))
-
-
-@on_cuda(*_of(STRUCTS.keys() - {LAMB[0]}))
+@on_cuda(*_of(RULES.keys() - set(STEPS_OF_LAMB)))
 def update_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     call = update_of(op, ins, outs, attrs)
     if not _usable(call, ins) or not _are(outs, ins[0].dtype):
         return None
-    return cuda.update_plan.update(_rule(call.rule), call, ins, outs)
+    return cuda.update_plan.update(call, ins, outs)
 
 
 @on_cuda("lamb_update_phase1")
@@ -178,7 +152,7 @@ def lamb_direction_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> 
     dtype, numbers = outs[0].dtype, scalars_of(op, attrs)
     if dtype not in NATIVE_FLOATS or not _are(ins, dtype):
         return None
-    given = (_rule(op.name), numbers, attrs["bias_correction"], dtype)
+    given = (op.name, numbers, attrs["bias_correction"], dtype)
     directions = cuda.update_plan.lamb_directions
     return cuda.launches(*directions(*given, [(0, 1, 2, 3)], [cuda.Buffer(4)], ins))
 
@@ -195,7 +169,7 @@ def lamb_step_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Nativ
 def multi_lamb_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     if not _are((*ins, *outs), "float32"):
         return None
-    given = (_rule(LAMB[0]), scalars_of(op, attrs), attrs["bias_correction"])
+    given = (LAMB[0], scalars_of(op, attrs), attrs["bias_correction"])
     return cuda.update_plan.lamb(*given, ins, outs)
 
 

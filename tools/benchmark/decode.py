@@ -1,9 +1,9 @@
-"""`plait bench --decode`: tokens a second of a decoder with a cache of keys and values, one sequence.
+"""`plait bench --decode`: tokens a second of a decoder with a cache of keys and values.
 
-Each framework has a process; they generate in turns. The table has the median over the rounds of
-each round's median, and of each round's minimum, in tokens a second; then the prompt in
-milliseconds. A ratio is plait's tokens a second / the peer's, and the peer's time for the prompt /
-plait's, medians over the rounds: above 1 plait is faster.
+There is one sequence. Each framework has a process; they generate in turns. The table has the
+median over the rounds of each round's median, and of each round's minimum, in tokens a second; then
+the prompt in milliseconds. A ratio is plait's tokens a second / the peer's, and the peer's time for
+the prompt / plait's, medians over the rounds: above 1 plait is faster.
 """
 
 from __future__ import annotations

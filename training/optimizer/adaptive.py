@@ -78,7 +78,7 @@ class Adam(_TwoMoments):
         decays = self._get_wds(indices)
         numbers = {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon}
         numbers |= self._numbers()
-        given = weights, grads, states
+        given: list[list] = [weights, grads, states]
         plan = self._known_plan("multi_adam_update", *given)
         if plan is None:
             dense: list[tuple] = []

@@ -60,6 +60,8 @@ class Optimizer(Stateful):
     # Does each element of a weight depend only on the same elements of weight, gradient and state?
     # Then ranks can share the update of a weight. Not inherited: a subclass may take norms.
     elementwise: ClassVar[bool] = False
+    # where the updater that calls remembers plans; None: nowhere
+    _plans: dict[int, UpdatePlan] | None = None
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
@@ -99,7 +101,6 @@ class Optimizer(Stateful):
         self.idx2name = dict(param_idx2name)
         self.sym_info = (sym.attr_dict(), sym.list_arguments()) if sym is not None else ()
         self.param_dict = param_dict or {}
-        self._plans: dict[int, UpdatePlan] | None = None  # of the updater that calls
         self.lr_mult: dict = {}
         self.wd_mult: dict = {}
         self.set_lr_mult({})
@@ -209,10 +210,8 @@ class Optimizer(Stateful):
         plain = {n: 0.0 for n in self.idx2name.values() if not n.endswith(self._DECAYED)}
         self.wd_mult = {**plain, **self._from_symbol("__wd_mult__"), **args_wd_mult}
 
-    def _set_current_context(self, replica: int, plans: dict | None = None) -> None:
-        """Each copy of the network counts its own updates, independent of its devices. plans: where
-        its update plans are remembered; None: nowhere, since each step has new arrays."""
-        self._plans = plans
+    def _set_current_context(self, replica: int) -> None:
+        """Each copy of the network counts its own updates, independent of its devices."""
         self._index_update_count = self._all_index_update_counts.setdefault(replica, {})
 
     def _update_count(self, index) -> None:
@@ -296,7 +295,7 @@ class Optimizer(Stateful):
         return {k: v for k, v in self.__dict__.items() if k not in left_out}
 
     def __setstate__(self, state):
-        self.__dict__.update(state, param_dict={}, _plans=None)
+        self.__dict__.update(state, param_dict={})
         self._index_update_count = self._all_index_update_counts[0]
 
 

@@ -36,7 +36,8 @@ class Updater:
         self.states_synced: dict = {}
         self.aggregate_updates = optimizer.aggregate_num > 0
         # a Trainer's replica has the same arrays at each step, a store may have new ones
-        self._plans: dict | None = None if replica is None else {}
+        lasting = replica is not None and self.aggregate_updates
+        self._plans: dict | None = {} if lasting else None
         self._parts_of: tuple = ((), ())  # weights, and the numbers of those of a dtype and device
 
     def __call__(self, index: Any, grad: Any, weight: Any) -> None:
@@ -46,7 +47,8 @@ class Updater:
             return
         optimizer = self.optimizer
         replica = weight[0]._spec.device.device_id if self.replica is None else self.replica
-        optimizer._set_current_context(replica, self._plans)
+        optimizer._set_current_context(replica)
+        optimizer._plans = self._plans
         for i, w in zip(index, weight):
             if i not in self.states:
                 with autograd.pause():
