@@ -32,8 +32,9 @@ static void NAME(sum_inside)(const plk_conv_blocked *p, const float *x, int64_t 
 }
 
 /* Columns [first, last), whose windows are inside x. x: the row, w: the first tap of `rows` rows. */
-PLK_INLINE void NAME(sum_columns)(const plk_conv_blocked *p, int64_t stride, int64_t first, int64_t last, const float *x,
-                                  const float *w, int64_t rows, VEC bias, const float *addend, float *y)
+PLK_INLINE void NAME(sum_columns)(const plk_conv_blocked *p, int64_t stride, int64_t first, int64_t last,
+                                  const float *x, const float *w, int64_t rows, VEC bias, const float *addend,
+                                  float *y)
 {
     for (int64_t n; first < last; first += n) {
         const float *from = x + (first * stride - p->pad[1]) * LANES, *more = addend ? addend + first * LANES : NULL;

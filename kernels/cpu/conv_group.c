@@ -243,8 +243,8 @@ static void data_piece(void *arg, int64_t item)
     }
     if (!a->same)
         move_rows(p->size, dense, a->padded, p->pad, x, 1);
-    lanes_out(a->same ? x : dense, a->b.y + image * p->channels * a->volume, p->channels, a->volume, p->channels_last, c,
-              some);
+    lanes_out(a->same ? x : dense, a->b.y + image * p->channels * a->volume, p->channels, a->volume, p->channels_last,
+              c, some);
 }
 
 /* dw of one vector of filters over one part of the batch, as [part][vector][input][tap][lane]. */

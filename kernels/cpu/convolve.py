@@ -23,11 +23,18 @@ def own_convolution(fields: dict, us: float) -> Native | None:
         return None
     if _suits_winograd(fields):
         function = "plk_winograd_nchw_run"
+    elif fields["groups"] == 1 and _is_matmul(fields):
+        function = "plk_conv_matmul_run"
     elif fields["groups"] > 1 and _leaves_lanes_empty(fields):
         function = "plk_conv_group_run"
     else:
         function = "plk_conv_run"
     return Native(function, ("plk_conv", fields), us)
+
+
+def _is_matmul(fields: dict) -> bool:
+    """Is the window one element, of every pixel?"""
+    return {*fields["kernel"], *fields["stride"]} == {1} and not any(fields["pad"])
 
 
 def _leaves_lanes_empty(fields: dict) -> bool:

@@ -138,7 +138,8 @@ static __attribute__((noinline)) void NAME(direct)(const plk_conv_blocked *p, co
         d[i] = (VEC){0};
     for (int64_t c = 0; c < p->channels; c++) {
         const float *g = w + ((block * (p->channels / LANES) + c / LANES) * 9 * LANES + c % LANES) * LANES;
-        const float *from = x + (image * (p->channels / LANES) + c / LANES) * p->size[0] * p->size[1] * LANES + c % LANES;
+        int64_t plane = image * (p->channels / LANES) + c / LANES;
+        const float *from = x + plane * p->size[0] * p->size[1] * LANES + c % LANES;
         for (int i = 0; i < 16 * 9; i++) {
             int64_t h = top + i / 36 + i % 9 / 3 - p->pad[0], v = left + i / 9 % 4 + i % 3 - p->pad[1];
             if (h >= 0 && h < p->size[0] && v >= 0 && v < p->size[1])

@@ -131,6 +131,28 @@ def test_geometry(case):
     assert "Convolution" not in operators(program) and not program.can_fail
 
 
+@pytest.mark.parametrize(
+    "layout, shape, weight",
+    [
+        ("NHWC", (2, 6, 5, 19), (21, 1, 1, 19)),
+        ("NHWC", (2, 6, 5, 19), (21, 3, 2, 19)),
+        ("NCDHW", (2, 19, 3, 4, 5), (21, 19, 1, 1, 1)),
+        ("NCDHW", (2, 20, 3, 4, 5), (20, 2, 2, 2, 2)),
+        ("NCHW", (2, 6, 9, 9), (21, 6, 3, 3)),
+        ("NCHW", (2, 24, 9, 9), (21, 24, 3, 3)),
+    ],
+)
+@pytest.mark.parametrize("act", ["relu", "sigmoid"])
+def test_sum_and_activation_of_any_layout(layout, shape, weight, act):
+    groups = shape[1] // weight[1] if layout == "NCDHW" else 1
+    v = given(x=shape, w=weight)
+    y = conv(v, layout=layout, num_group=groups)
+    v |= given(a=y.shape)
+    program, got, want = both([ACTIVATIONS[act](y + v["a"])], v, stable=("w",))
+    assert_same(got, want)
+    assert operators(program).count("_conv") == 1
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("winograd", [False, True])
 def test_not_finite(value, winograd, monkeypatch):

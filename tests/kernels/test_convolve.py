@@ -27,6 +27,12 @@ TILES = [
     (2, 35, (60, 61), 70, (3, 3), (2, 2), (1, 1), (1, 1)),  # several chunks, depth in pieces
     (1, 4, (5, 5), 2, (5, 5), (1, 1), (1, 1), (2, 2)),
 ]
+MATMULS = [
+    (3, 19, (7, 7), 37, (1, 1), (1, 1), (1, 1), (0, 0)),
+    (8, 64, (7, 7), 200, (1, 1), (1, 1), (1, 1), (0, 0)),
+    (1, 300, (23,), 5, (1,), (1,), (1,), (0,)),
+    (2, 3, (4, 5, 6), 1, (1, 1, 1), (1, 1, 1), (1, 1, 1), (0, 0, 0)),
+]
 KINDS = ("Convolution", "_conv_grad_data", "_conv_grad_weight")
 
 
@@ -69,12 +75,12 @@ def instruction_set(request):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("case", WINOGRAD + TILES)
+@pytest.mark.parametrize("case", WINOGRAD + TILES + MATMULS)
 def test_convolution(case, kind, instruction_set):
     op, attrs, arrays = call(kind, case, np.random.default_rng(7))
     op.plans.clear()
-    want = "plk_winograd_nchw_run" if case in WINOGRAD else "plk_conv_run"
-    assert kernel_of(op, attrs, arrays) == want
+    kernel = "winograd_nchw" if case in WINOGRAD else "conv_matmul" if case in MATMULS else "conv"
+    assert kernel_of(op, attrs, arrays) == f"plk_{kernel}_run"
     got = run(op, attrs, arrays)
     op.plans.clear()
     wide = [a.astype(np.float64) for a in arrays]
