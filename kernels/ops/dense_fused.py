@@ -7,6 +7,7 @@ from ..activations import ACTIVATIONS, OF_PRODUCTS, SLOPES
 from ..record import Operator, Param, Type, operator, sample, uniform
 from ..shapes import same_dtype
 from ..traits import Activates
+from .dense import nearest, product
 
 
 def activation_of(op: Operator, attrs: dict) -> str | None:
@@ -43,7 +44,7 @@ def _names(bias, residual, **_):
 
 
 def _ref(xp, a, b, *more, transpose_a, transpose_b, scale, act, bias, residual, keep, slope):
-    pre = scale * ((a.T if transpose_a else a) @ (b.T if transpose_b else b))
+    pre = scale * product(xp, a.T if transpose_a else a, b.T if transpose_b else b)
     if bias:
         pre = pre + more[0]
     y = pre if act is None else ACTIVATIONS[act].value(xp, pre)
@@ -51,6 +52,7 @@ def _ref(xp, a, b, *more, transpose_a, transpose_b, scale, act, bias, residual, 
         y = y * ACTIVATIONS[slope].slope(xp, more[-1])
     elif residual:
         y = y + more[-1]
+    y, pre = nearest(xp, y, a), nearest(xp, pre, a)
     return (y, pre) if keep else y
 
 

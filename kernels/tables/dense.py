@@ -69,7 +69,8 @@ def _on_cpu(call: Call | None, ins, outs, **epilogue) -> Native | None:
     if call is None or dtype not in SUMMED or any(t.dtype != dtype for t in (*ins, *outs)):
         return None
     n_batch, m, n, k = call.n_batch, call.m, call.n, call.k
-    if dtype in MOST_STEPS and (k > MOST_STEPS[dtype] or call.alpha != 1):
+    plain = call.alpha == 1 and not any(v for name, v in epilogue.items() if name != "bias")
+    if dtype in MOST_STEPS and (k > MOST_STEPS[dtype] or not plain):
         return None
     fields = {**call._asdict(), "a_step": m * k, "b_step": k * n, "dtype": code(dtype), **epilogue}
     us = cost(*ins, *outs) + 0.3 + 2 * n_batch * m * n * k / FLOPS_PER_US
