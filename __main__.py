@@ -9,8 +9,9 @@ import sys
 from .engine.error import MXNetError
 
 TOOLS = {  # word: (module of tools/, what it does)
+    "caffe": ("caffe", "convert a network of Caffe: caffe convert --help"),
     "launch": ("launch", "start a script on several processes: launch --help"),
-    "info": ("info", "versions, devices, oneDNN: what an issue report needs"),
+    "info": ("info", "versions, devices, settings: what an issue report needs"),
     "draw": ("draw", "draw a graph file: draw --help"),
     "docs": ("reference", "write the reference: operators and modules"),
     "im2rec": ("im2rec", "make record files of images: im2rec --help"),

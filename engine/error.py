@@ -60,6 +60,10 @@ class InvalidType(MXNetError, TypeError):
     """An argument of a type that is not understood."""
 
 
+class MissingPackage(MXNetError, ImportError):
+    """A package that is needed for this, and not installed."""
+
+
 def shown(value: Any) -> str:
     """A value in an error's text, cut where it is long."""
     text = repr(value)

@@ -4,7 +4,6 @@ calls `ffi`."""
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import re
 import sys
 import types
@@ -67,17 +66,6 @@ def generate() -> None:
         sys.modules.update(saved)
 
 
-def onednn_headers() -> list[str]:
-    """Where the wheel of oneDNN's headers put them (in an isolated build that is not sys.prefix);
-    empty: built without."""
-    try:
-        files = importlib.metadata.files("onednn-devel-cpu-gomp") or ()
-    except importlib.metadata.PackageNotFoundError:
-        return []
-    found = [Path(str(f.locate())) for f in files if str(f).endswith("include/oneapi/dnnl/dnnl.h")]
-    return [str(f.resolve().parents[2]) for f in found[:1]]
-
-
 generate()
 MARK = "cffi reads from here on"
 FOLDERS = ["engine/core", "kernels/cpu", "kernels/cpu/generated", "kernels/cuda"]
@@ -117,12 +105,11 @@ ffi.set_source(
         for folder in FOLDERS
         for h in sorted((ROOT / folder).glob("*.[chi]*"))
     ],
-    include_dirs=[".", "kernels/cpu", *onednn_headers()],
+    include_dirs=[".", "kernels/cpu"],
     define_macros=[("_GNU_SOURCE", None)],
     extra_compile_args=[
         "-std=gnu11",
         "-O3",
-        "-fopenmp",
         "-fno-math-errno",
         "-fno-trapping-math",
         "-fno-thread-jumps",  # it merges selections into chains that do not vectorise well
@@ -131,7 +118,7 @@ ffi.set_source(
         "-Wextra",
         "-Wno-unused-parameter",
     ],
-    extra_link_args=["-fopenmp"],
+    extra_link_args=["-pthread"],
     libraries=["dl", "m"],
     py_limited_api=True,
 )

@@ -24,21 +24,33 @@ class MissingFile(FileError, FileNotFoundError):
     """A file that does not exist."""
 
 
-class MissingFormat(FileError, NotImplementedError):
-    """A file whose name says a format that is neither read nor written."""
+class DamagedFile(MXNetError, ValueError):
+    """A file or buffer that is not what its format says, or is truncated."""
+
+
+class OtherFormat(FileError, ValueError):
+    """A file whose name says a format that cannot hold the content."""
+
+
+def is_safetensors(path: str | bytes | PathLike[str]) -> bool:
+    """Does a file's name say that it has this format?"""
+    return os.fsdecode(path).endswith(".safetensors")
 
 
 def _check_format(path) -> None:
-    if os.fsdecode(path).endswith(".safetensors"):
-        rule = f"{os.fspath(path)!r} is named as a safetensors file, which plait cannot read or"
-        raise MissingFormat(compose(f"{rule} write yet", fix="use .params, MXNet's format"))
+    if is_safetensors(path):
+        rule = f"{os.fspath(path)!r} is named as a safetensors file, which holds arrays by name"
+        raise OtherFormat(compose(f"{rule} and nothing else", fix="another ending"))
 
 
 @contextlib.contextmanager
-def reading(path: str | PathLike[str], what: str, fix: str | None = None) -> Iterator[None]:
+def reading(
+    path: str | PathLike[str], what: str, fix: str | None = None, of_arrays: bool = False
+) -> Iterator[None]:
     """Inside, an OSError becomes a FileError "what: cannot read path: why"; so do bytes that are no
-    text."""
-    _check_format(path)
+    text. of_arrays: a safetensors file is expected where the name says so."""
+    if not of_arrays:
+        _check_format(path)
     try:
         yield
     except MXNetError:
@@ -126,15 +138,16 @@ def sync(path: str | PathLike[str]) -> None:
 
 
 @contextlib.contextmanager
-def replacing(path: str | PathLike[str]) -> Iterator[str]:
+def replacing(path: str | PathLike[str], of_arrays: bool = False) -> Iterator[str]:
     """Gives the name of a new file, which takes the place of `path` in one step at the end; after
     an error everything is as before, and after a crash or a loss of power `path` is the old file or
     the new one. What is no regular file (a pipe, /dev/null) is written itself.
 
-    The new file is `path`.part; what a killed writer left there is overwritten. Raises FileError
-    where it cannot be made.
+    The new file is `path`.part; what a killed writer left there is overwritten. of_arrays: a
+    safetensors file may be written. Raises FileError where it cannot be made.
     """
-    _check_format(path)
+    if not of_arrays:
+        _check_format(path)
     path = os.path.realpath(path)  # a link stays, its target changes
     if os.path.exists(path) and not os.path.isfile(path):
         yield path

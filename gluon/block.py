@@ -352,6 +352,30 @@ class Block:
                 f"load_parameters: file '{filename}' holds arrays without names\n"
                 "  fix: write it with save_parameters"
             )
+        where = f"file '{filename}'"
+        self._load(loaded, where, ctx, allow_missing, ignore_extra, cast_dtype, dtype_source)
+
+    def load_dict(
+        self,
+        param_dict: dict[str, NDArray],
+        ctx: Context | Sequence[Context] | None = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+        cast_dtype: bool = False,
+        dtype_source: str = "current",
+    ) -> None:
+        """Takes parameters from a dict with the names that load_parameters knows."""
+        if not isinstance(param_dict, dict):
+            raise InvalidType(
+                f"load_dict: needs a dict of name -> NDArray, got {type(param_dict).__name__}"
+            )
+        self._load(
+            param_dict, "param_dict", ctx, allow_missing, ignore_extra, cast_dtype, dtype_source
+        )
+
+    def _load(
+        self, loaded, where, ctx, allow_missing, ignore_extra, cast_dtype, dtype_source
+    ) -> None:
         loaded = {re.sub("^(arg|aux):", "", k): v for k, v in loaded.items()}
         params, given = self._match_names(loaded)
         shared: dict[Parameter, list[str]] = {}
@@ -362,7 +386,7 @@ class Block:
             value = next((given[n] for n in names if n in given), None)
             if value is not None:
                 present.update((n, value) for n in names)
-        check_names(params, present, f"file '{filename}'", allow_missing, ignore_extra)
+        check_names(params, present, where, allow_missing, ignore_extra)
         for name, value in given.items():  # nothing is written unless everything matches
             if name in params:
                 params[name]._check_load(value, cast_dtype)

@@ -27,6 +27,7 @@ from ..ndarray.ndarray import NDArray, state
 from ..ndarray.nesting import as_lists
 from . import shard
 from .block import Block
+from .frozen import Frozen
 from .parameter import DeferredInitializationError, dtype_name
 from .trace import StructureError, Trace, arrays_only, compare, flatten_call, holds, monitored
 from .tracing import tracing_state
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 MAX_TRACES = 2048  # signatures of a block that are traced,
 MAX_NODES = 1 << 16  # and how many nodes different graphs may have in all
+MAX_VARIANTS = 4  # traces that signatures which differ in sizes choose from
 
 
 class _Format:
@@ -76,6 +78,7 @@ class HybridBlock(Block):
     """
 
     _in_format, _out_format = _Format("in_structure"), _Format("structure")
+    _frozen: Frozen | None = None
     _n_data: int  # of a forward whose shapes depend on values: its inputs
 
     def __init__(self, prefix: str | None = None, params: Any = None):
@@ -84,6 +87,7 @@ class HybridBlock(Block):
         self._recompute: bool | float | str = False
         self._traces = Recent(MAX_TRACES, MAX_NODES, _weight)
         self._distinct: WeakValueDictionary[tuple, Trace] = WeakValueDictionary()
+        self._of_any_sizes: WeakValueDictionary[tuple, Trace] = WeakValueDictionary()
         self._structure: Any = None
         self._op_hooks: list[tuple] = []
         self._dynamic = self._asks_recording = False
@@ -106,6 +110,7 @@ class HybridBlock(Block):
     def _clear_traces(self):
         self.__dict__["_traces"] = Recent(MAX_TRACES, MAX_NODES, _weight)
         self.__dict__["_distinct"] = WeakValueDictionary()
+        self.__dict__["_of_any_sizes"] = WeakValueDictionary()
         self.__dict__["_structure"] = None
         self.__dict__["_dynamic"] = self.__dict__["_asks_recording"] = False
 
@@ -167,6 +172,18 @@ class HybridBlock(Block):
             )
         super().hybridize(active, recompute=recompute)
 
+    def freeze(self) -> None:
+        """For prediction: keeps the weights once. The first call compiles the network and frees
+        each parameter that its program reads only in a prepared form: folded with a batch norm, or
+        in another memory layout. Results are those of the compiled network, bit for bit.
+
+        Other shapes work; they share the prepared weights. A frozen network does not train, and
+        freed parameters cannot be read, saved or exported: do that before. `load_parameters`,
+        or any other new value of a parameter, makes it an ordinary network again. Raises
+        MXNetError, at the call: shapes that depend on values, several devices in one call.
+        """
+        self._frozen = Frozen(self)
+
     def cast(self, dtype: DType) -> None:
         """Changes the dtype of all parameters."""
         self._clear_traces()
@@ -195,8 +212,11 @@ class HybridBlock(Block):
     def forward(self, x: Any, *args: Any) -> Any:
         """Calls hybrid_forward with the parameters, on arrays or on Symbols; when hybridized, on
         arrays as a graph."""
-        if self._active and tracing_state.tracer is None and not tracing_state.eager:
-            return self._call_graph((x, *args))
+        if tracing_state.tracer is None and not tracing_state.eager:
+            if self._frozen is not None:
+                return self._frozen((x, *args))
+            if self._active:
+                return self._call_graph((x, *args))
         return self._run(x, *args)
 
     def _run(self, x, *args):
@@ -300,8 +320,19 @@ class HybridBlock(Block):
 
     def _trace(self, key, args, structure) -> Trace:
         with _tracing:
-            found = self._traces.get(key)
+            found = self._traces.get(key) or self._of_other_sizes(key)
             return found or self._new_trace(key, args, structure)
+
+    def _of_other_sizes(self, key: tuple) -> Trace | None:
+        """The trace of a signature that differs in sizes alone, if that asked for none of them."""
+        specs, rest = [s for s in key[1:] if isinstance(s, Spec)], without_sizes(key)
+        for i in range(MAX_VARIANTS):
+            found = self._of_any_sizes.get((rest, i))
+            if found is not None and found.serves(specs):
+                found.is_shared = True
+                self._traces[key] = found
+                return found
+        return None
 
     def _new_trace(self, key, args, structure) -> Trace:
         if self._structure is not None:
@@ -328,6 +359,10 @@ class HybridBlock(Block):
             log.write("hybridize", self._reason(key))
         self._structure = structure
         self._traces[key] = found
+        if trace.any_sizes and not trace.has_own_code():
+            rest = without_sizes(key)
+            used = [i for i in range(MAX_VARIANTS) if (rest, i) in self._of_any_sizes]
+            self._of_any_sizes[rest, len(used) % MAX_VARIANTS] = found
         return found
 
     def _shared(self, mode: int, trace: Trace) -> Trace:
@@ -476,6 +511,13 @@ class HybridBlock(Block):
 
 
 FLAGS = [name for name in inspect.signature(HybridBlock.hybridize).parameters][2:-1]
+
+
+def without_sizes(key: tuple) -> tuple:
+    """What signatures that differ in sizes alone have in common."""
+    return tuple(
+        [(len(s.shape), s.dtype, s.device, s.stype) if isinstance(s, Spec) else s for s in key]
+    )
 
 
 def trace_mode(block: HybridBlock, args: Sequence[Any]) -> int:

@@ -104,6 +104,8 @@ class Parameter(SparseRows):
         self._shard: tuple[str | None, ...] | None = None
         self._part: Part | None = None  # where it is split over more than one rank
         self._of_np = is_np_array()  # are its arrays and Symbols of mx.np?
+        self._frozen: Any = None  # frozen.Frozen, of a block with this parameter
+        self._freed = False  # by that
         self._grad_req = ""
         self.grad_req = grad_req
         self.shard = shard
@@ -204,9 +206,8 @@ class Parameter(SparseRows):
             return
         if wrong := shards.misuse(self, axes):
             raise ParameterError(f"Parameter '{self.name}': {wrong}")
-        part = shards.part_of(axes)
         whole = None if self._data is None else self._reduce()
-        self._shard, self._part = axes, part
+        shards.split(self, axes)
         if whole is not None:
             self._init_impl(whole, self._ctx_list)
 
@@ -293,6 +294,8 @@ class Parameter(SparseRows):
 
     def _init_impl(self, data: NDArray, contexts) -> None:
         """data: of the whole parameter."""
+        self._changes()
+        self._freed = False
         data = self._own(data)
         self._ctx_list = list(contexts)
         if data.stype != self._stype:
@@ -465,7 +468,14 @@ class Parameter(SparseRows):
             raise MXNetError(f"Parameter '{self.name}' has not been initialized")
         return list(self._ctx_list or ())
 
+    def _changes(self) -> None:
+        """A network that was frozen with other values is frozen no more."""
+        if self._frozen is not None:
+            self._frozen.end()
+
     def _not_initialized(self) -> MXNetError:
+        if self._freed:
+            return MXNetError(unready.freed(self))
         if self._deferred_init:
             return DeferredInitializationError(unready.deferred(self))
         return MXNetError(unready.missing(self))
@@ -482,6 +492,7 @@ class Parameter(SparseRows):
                 raise self._not_initialized()
             self._deferred_init = (*self._deferred_init[:3], data)
             return
+        self._changes()
         if self._trainer is not None:
             self._trainer._parameter_was_set(self)
         with autograd.pause():
@@ -517,6 +528,8 @@ class Parameter(SparseRows):
         """Changes the dtype of data and gradient."""
         changed = self._dtype is None or dtype_name(dtype) != dtype_name(self._dtype)
         self._dtype, self._var = dtype, None
+        if changed:
+            self._changes()
         if self._data is None or not changed:
             return
         with autograd.pause():

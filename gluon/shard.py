@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+from weakref import WeakSet
 
 from ..dist import Group, broadcast, current_mesh
 from ..dist.mesh import Part, one_writes, sharing
@@ -12,6 +13,8 @@ from ..engine import cpu
 from ..ndarray import NDArray
 from ..training.kvstore.choose import ranks_of
 from ..training.kvstore.dist_async import AsyncStore
+
+_split: WeakSet = WeakSet()  # the parameters that were split
 
 
 def misuse(parameter: Any, axes: tuple[str | None, ...] | None) -> str | None:
@@ -44,6 +47,19 @@ def misfit(parameter: Any, shape: tuple[int, ...]) -> str | None:
         f"shard={axes} does not fit shape {shape}: an entry for each axis, and axis {part.axis}"
         f" must be divisible by the {part.group.size} ranks of {axes[part.axis]!r}"
     )
+
+
+def split(parameter: Any, axes: tuple[str | None, ...] | None) -> None:
+    """Notes how a parameter is split from now on."""
+    parameter._shard, parameter._part = axes, part_of(axes)
+    if parameter._part is not None:
+        _split.add(parameter)
+
+
+def parts(arrays: Iterable[NDArray]) -> list[Part | None]:
+    """How each array is split, if it is the data or the gradient of a parameter that is."""
+    known = {id(a): p._part for p in _split for a in (*(p._data or ()), *(p._grad or ()))}
+    return [known.get(id(a)) for a in arrays]
 
 
 def same_everywhere(parameter: Any, data: NDArray) -> None:

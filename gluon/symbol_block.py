@@ -158,6 +158,8 @@ class SymbolBlock(HybridBlock):
             )
         if not all(isinstance(a, NDArray) for a in flat):
             return self._compose(flat)
+        if self._frozen is not None:
+            return self._frozen((x, *args))
         graph, params = self._graph_of(flat)
         ctx = flat[0]._spec.device
         arrays = [*flat, *[p._data_on(ctx) for p in params]]

@@ -11,10 +11,12 @@ from typing import Any
 from ..engine import Context, current_context
 from ..engine.error import DynamicShape, InvalidValue, MXNetError
 from ..graph.graph import Node, Value, rewrite, topological, values_of, variable, with_inputs
+from ..graph.inference import typed_graph
 from ..graph.passes.shard import split_graph
 from ..graph.passes.shard_layouts import Split
 from ..graph.placement import TO_DEVICE, Placement, crosses
-from ..kernels.traits import Collective
+from ..kernels.spec import Spec
+from ..kernels.traits import Collective, PythonKernel
 from ..ndarray import autograd
 from ..ndarray.cached import CachedGraph
 from ..ndarray.creation import zeros
@@ -70,16 +72,16 @@ class Tracer:
         self.symbol = symbol
         self.params: dict[Parameter, Any] = {}
         self.bounds: list = []  # the results of inner blocks that have children
-        self._scope = symbol.tracing(training)
+        self.scope = symbol.tracing(training)
 
     def __enter__(self):
         self._outer: Tracer | None = tracing_state.tracer
         tracing_state.tracer = self
-        self._scope.__enter__()
+        self.scope.__enter__()
         return self
 
     def __exit__(self, *error):
-        self._scope.__exit__(*error)
+        self.scope.__exit__(*error)
         tracing_state.tracer = self._outer
 
     def var(self, parameter: Parameter) -> Any:
@@ -103,7 +105,8 @@ class Trace:
     """A block as a graph.
 
     symbol: Group of the outputs. structure: how they are nested. data: the input Symbols. params:
-        in order of use. is_shared: it stands for inputs of other shapes too.
+        in order of use. is_shared: it stands for inputs of other shapes too. any_sizes: it may do
+        so without another trace, where `serves` holds; compared: see symbol.tracing.
     """
 
     is_shared = False
@@ -114,7 +117,7 @@ class Trace:
         from ..symbol.compose import check_typed
 
         flat, self.in_structure = flatten_call(args, NDArray, "input")
-        self.data_devices = [a._spec.device for a in flat]
+        self.data_devices, self.training = [a._spec.device for a in flat], training
         mode = autograd.train_mode() if training else autograd.predict_mode()
         state.asked_recording = False
         with Tracer(training) as tracer, mode:  # is_recording() has the caller's value
@@ -133,6 +136,8 @@ class Trace:
                 error.__dict__["seen"] = dict(tracer.params)
                 raise
             outputs, self.structure = flatten_symbols(out, sym.Symbol, block)
+            scope = tracer.scope
+        self.any_sizes, self.compared = not scope.reads_sizes, scope.compared
         self.asks_recording = state.asked_recording
         seal_leaks(block, sym.Symbol, before)
         self.symbol = sym.Group(outputs)
@@ -199,6 +204,12 @@ class Trace:
         inputs = [*self.data_values, *variables]
         self.graph = CachedGraph(outputs, inputs, name, len(self.data_values), recompute, bounds)
 
+    def has_own_code(self) -> bool:
+        """Does it hold what is made for one trace: shapes of the parts of split parameters,
+        operators in Python?"""
+        nodes = topological(self.symbol._outputs)
+        return self.sharded or any(n.op is not None and n.op.has(PythonKernel) for n in nodes)
+
     @property
     def sharded(self) -> bool:
         """Are parameters split over ranks?"""
@@ -240,6 +251,23 @@ class Trace:
             return None if near == list(inputs) else values_of(with_inputs(node, near))
 
         return rewrite(graph, replace), variables
+
+    def serves(self, specs: Sequence[Spec]) -> bool:
+        """Would a trace of inputs that differ from this one's in sizes compose the same graph?"""
+        if not self.compared:
+            return True
+        values = [v for a, b, _ in self.compared for v in (a, b)]
+        types = {n: n.types[0] for n in topological(values) if n.op is None}
+        types.update((v.node, s.type) for v, s in zip(self.data_values, specs))
+        for p, v in zip(self.params, self.param_values):
+            if p._data is not None:
+                types[v.node] = p._data[0]._spec.type
+        try:
+            found = typed_graph(values, types, self.training)
+        except MXNetError:  # a trace says where
+            return False
+        asked = zip(found[::2], found[1::2], self.compared)
+        return all([(a.shape != b.shape) is differ for a, b, (*_, differ) in asked])
 
     def equal_graphs(self) -> tuple | None:
         """What two traces have in common that compute the same from the same parameters, for inputs

@@ -25,6 +25,7 @@ from ..training.kvstore.choose import (
 from ..training.kvstore.dist_async import AsyncStore
 from ..training.kvstore.sharded import make_sharded
 from ..training.optimizer import Optimizer
+from ..training.optimizer.update_plan import same
 from . import shard as shards
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
@@ -32,6 +33,28 @@ from .parameter_dict import ParameterDict
 
 class TrainerError(InvalidValue):
     """Invalid arguments or use of a Trainer."""
+
+
+class _Ready:
+    """What a step updates, for the steps after it while the parameters have the same arrays.
+
+    jobs: of each device the numbers of parameters, their gradients and weights. variables: of all
+    weights. A parameter that is initialized again or gets another grad_req has new lists.
+    """
+
+    __slots__ = ("data", "grads", "jobs", "params", "variables")
+
+    def __init__(self, params: list[Parameter], jobs: list[tuple[list, list, list]]):
+        self.params, self.jobs = params, jobs
+        self.data, self.grads = [p._data for p in params], [p._grad for p in params]
+        self.variables = [w._tape for _, _, weights in jobs for w in weights]
+
+    def serves(self) -> bool:
+        return (
+            same([p._data for p in self.params], self.data)
+            and same([p._grad for p in self.params], self.grads)
+            and same([w._tape for _, _, ws in self.jobs for w in ws], self.variables)
+        )
 
 
 class Trainer:
@@ -82,6 +105,7 @@ class Trainer:
                     f"First argument must be a list or dict of Parameters, got list of {type(p)}."
                 )
         self._params: list[Parameter] = list(params)
+        self._ready: _Ready | None = None
         self._param2idx = {p.name: i for i, p in enumerate(self._params)}
         check_store(kvstore)
         self._sharded = shard is not None
@@ -398,38 +422,50 @@ class Trainer:
         scaler = self._amp_loss_scaler
         if scaler is not None and scaler.has_overflow(self._params):
             return
+        ready = self._ready
+        if ready is None or not ready.serves() or not all([v.fresh for v in ready.variables]):
+            ready = self._jobs(ignore_stale_grad)
+        for updater, (indices, grads, weights) in zip(self._updaters, ready.jobs):
+            updater(indices, grads, weights)
+        for v in ready.variables:
+            v.fresh = False
+
+    def _jobs(self, ignore_stale_grad: bool) -> _Ready:
+        """What each device updates."""
         n_devices = len(self._contexts) or 1
         if len(self._updaters) < n_devices:
             self._updaters = self._made_updaters(n_devices)
+        complete = True
         jobs: list[tuple[list, list, list]] = [([], [], []) for _ in range(n_devices)]
         for i, p in enumerate(self._params):
             if p._grad_req == "null":
                 continue
-            if p._data is None:
+            data = p._data
+            if data is None:
                 raise p._not_initialized()
-            pairs = zip(self._for(p, jobs), p._data, p._grad or ())
-            for (indices, grads, weights), array, grad in pairs:
+            if len(data) > len(jobs):
+                self._add_devices(p, jobs)
+            for (indices, grads, weights), array, grad in zip(jobs, data, p._grad or ()):
                 if not array._tape.fresh:
                     if not ignore_stale_grad:
                         raise _stale(p, array)
+                    complete = False
                     continue
                 indices.append(i)
                 grads.append(grad)
                 weights.append(array)
-        for updater, (indices, grads, weights) in zip(self._updaters, jobs):
-            updater(indices, grads, weights)
-            for w in weights:
-                w._tape.fresh = False
+        ready = _Ready(self._params, jobs)
+        self._ready = ready if complete else None
+        return ready
 
     def _made_updaters(self, n: int) -> list:
         return [opt.get_updater(self._optimizer, replica) for replica in range(n)]
 
-    def _for(self, parameter, jobs):
-        if len(parameter._data) > len(jobs):
-            self._contexts = parameter.list_ctx()
-            jobs += [([], [], []) for _ in range(len(parameter._data) - len(jobs))]
-            self._updaters += self._made_updaters(len(jobs))[len(self._updaters) :]
-        return jobs
+    def _add_devices(self, parameter, jobs) -> None:
+        """More devices than were known: those of a parameter."""
+        self._contexts = parameter.list_ctx()
+        jobs += [([], [], []) for _ in range(len(parameter._data) - len(jobs))]
+        self._updaters += self._made_updaters(len(jobs))[len(self._updaters) :]
 
     # ---- files -----------------------------------------------------------------------------------
 

@@ -29,6 +29,15 @@ def missing(parameter: Any) -> str:
     )
 
 
+def freed(parameter: Any) -> str:
+    """`freeze` keeps what was made of it."""
+    return (
+        f"Parameter '{parameter.name}' has no value: freeze() kept only what the network's kernels"
+        f" read\n  at: {where(parameter)}\n  fix: save or export the network before it is frozen;"
+        " net.load_parameters(file) gives the values back and ends the freeze"
+    )
+
+
 def bad_shape(parameter: Any) -> str:
     """Its shape is not known, and must be."""
     return (

@@ -17,11 +17,13 @@ from ..data.download import (  # noqa: F401
     download,
     replace_file,
 )
+from ..dist import Group, all_reduce
 from ..engine import Context
 from ..engine.error import InvalidValue
 from ..ndarray import NDArray, functions
 from ..ndarray.launch import copy_into
 from ..ndarray.numpy_mode import in_mode, is_np_array, is_np_shape  # noqa: F401
+from . import shard
 from .hook import HookHandle  # noqa: F401
 from .parameter import shape_is_known  # noqa: F401
 
@@ -81,7 +83,8 @@ def split_and_load(
 
 def clip_global_norm(arrays: Any, max_norm: float, check_isfinite: bool = True) -> Any:
     """Scales arrays in place so that the norm of all of them together is at most max_norm. Returns
-    the norm before.
+    the norm before. Of parameters that are split over ranks the norm of the whole counts: all ranks
+    of their groups call this, with gradients in the same order.
 
     check_isfinite: waits for the norm, warns when it is not finite, and returns a float; else an
         NDArray.
@@ -89,14 +92,16 @@ def clip_global_norm(arrays: Any, max_norm: float, check_isfinite: bool = True) 
     if not arrays:
         raise InvalidValue("clip_global_norm: needs at least one array")
     ctx = arrays[0].context
-    total = functions.add_n(
-        *[
-            functions.sum(functions.square(a.astype("float32", copy=False)))
-            .reshape((1,))
-            .as_in_context(ctx)
-            for a in arrays
-        ]
-    )
+    squares: dict[Group | None, list[NDArray]] = {}
+    for a, part in zip(arrays, shard.parts(arrays)):
+        square = functions.sum(functions.square(a.astype("float32", copy=False)))
+        over = None if part is None else part.group
+        squares.setdefault(over, []).append(square.reshape((1,)).as_in_context(ctx))
+    sums = [
+        functions.add_n(*some) if over is None else all_reduce(functions.add_n(*some), group=over)
+        for over, some in squares.items()
+    ]
+    total = functions.add_n(*sums)
     norm = functions.sqrt(total)
     if check_isfinite:
         value = float(norm.asscalar())

@@ -23,7 +23,6 @@ def small(plan: Plan, limit_bytes: int) -> bool:
     """May this call run beside others: on one thread, without drawing numbers or writing inputs?"""
     return (
         not plan.can_fail
-        and not plan.openmp
         and not plan.mutated
         and len(plan.in_specs) + len(plan.out_specs) <= MAX_BUFS
         and not plan.op.is_random(plan.attrs)

@@ -54,7 +54,6 @@ def decomposition_entry(
         "pl_kernel_loop",
         ("pl_loop", fields),
         cost_us=0.3 + program.cost_us,
-        openmp=program.openmp,
         can_fail=program.can_fail,
         owner=(program, constants, arrays, at, nbytes),
     )

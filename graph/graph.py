@@ -126,7 +126,7 @@ def verify(outputs: Sequence[Value]) -> None:
         if node.op is None:
             assert not node.inputs and len(node.types) == 1
         else:
-            inferred = infer(node.op, node.attrs, [v.type._replace(layout="") for v in node.inputs])
+            inferred = infer(node.op, node.attrs, [v.type for v in node.inputs])
             assert [t[:2] for t in inferred] == [t[:2] for t in node.types], (
                 f"{node!r} has types {node.types}, inference gives {inferred}"
             )

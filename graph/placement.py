@@ -307,7 +307,6 @@ class PlacedProgram:
             self.out_specs.append(spec(v.shape, v.dtype, place.of(v.node), layout))
         self.finals = tuple(finals)
         self.ops = tuple([op for p in parts for op in p.program.ops])
-        self.openmp = any(p.program.openmp for p in parts)
         self.constants = tuple(a for p in parts for a in p.program.constants)
         self.prepack = None
         self.cost_us = sum(p.program.cost_us for p in parts)

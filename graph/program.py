@@ -68,7 +68,6 @@ class Program:
         "n_out",
         "naive_bytes",
         "open_scalars",
-        "openmp",
         "ops",
         "out_specs",
         "prepack",
@@ -89,7 +88,6 @@ class Program:
     n_out: int
     naive_bytes: int
     open_scalars: tuple[OpenScalar, ...]
-    openmp: bool
     ops: tuple[Operator, ...]
     out_specs: tuple[Spec, ...]
     prepack: Prepack | None
@@ -183,36 +181,68 @@ def lower(
     Operators that mutate inputs write into the given arrays. An output that is an input or appears
     twice is copied.
     """
-    backend = backends.of(device)
-    outputs, variables = extract(outputs, inputs)
-    if layouts:
-        outputs, variables = _stored(outputs, variables, [layouts.get(v, "") for v in inputs])
-    if backend.decomposes:
-        outputs = expand(outputs, backend.kernels)
-    outputs, constants = optimize(control(outputs, tier), device)
-    given = [*variables, *constants]
+    given: list[Value]
     prepack = None
     if tier:
-        from .passes.prepack import split_prepack
-
-        seldom = set(stable)
-        places = [i for i, v in enumerate(inputs) if v in seldom]
-        kept = [variables[i] for i in places]
-        outputs = compile_passes(outputs, device, free, [*kept, *constants])
-        outputs, wanted, results = split_prepack(outputs, [*kept, *constants])
+        outputs, variables, constants, wanted, results = compiled_parts(
+            outputs, inputs, device, stable, free, layouts
+        )
+        given = [*variables, *constants]
         if wanted:
-            folded = _assemble(
-                fused(wanted, device), [*kept, *constants], device, name + ".prepack", tier
+            seldom = set(stable)
+            places = [i for i, v in enumerate(inputs) if v in seldom]
+            folded = assemble(
+                fused(wanted, device),
+                [*(variables[i] for i in places), *constants],
+                device,
+                name + ".prepack",
+                tier,
             )
             folded.constants = tuple(constants.values())
             prepack = Prepack(folded, places)
             given += results
         outputs = fused(outputs, device)
+    else:
+        outputs, variables, constants = _optimized(outputs, inputs, device, layouts, tier)
+        given = [*variables, *constants]
     threads = at_once(device) if tier else 1
-    program = _assemble(outputs, given, device, name, tier, threads, first)
+    program = assemble(outputs, given, device, name, tier, threads, first)
     program.n_in, program.tier = len(inputs), tier
     program.constants, program.prepack = tuple(constants.values()), prepack
     return program
+
+
+def _optimized(outputs, inputs, device, layouts, tier):
+    """(outputs, variables in the place of inputs, arrays of constants), by the exact passes."""
+    outputs, variables = extract(outputs, inputs)
+    if layouts:
+        outputs, variables = _stored(outputs, variables, [layouts.get(v, "") for v in inputs])
+    backend = backends.of(device)
+    if backend.decomposes:
+        outputs = expand(outputs, backend.kernels)
+    outputs, constants = optimize(control(outputs, tier), device)
+    return outputs, variables, constants
+
+
+def compiled_parts(
+    outputs: Sequence[Value],
+    inputs: Sequence[Value],
+    device: Any,
+    stable: Sequence[Value] = (),
+    free: Sequence[int] = (),
+    layouts: dict[Value, str] | None = None,
+) -> tuple[list[Value], list[Value], dict[Value, Any], list[Value], list[Value]]:
+    """A graph at tier 1, before pointwise groups are made: (outputs, variables in the place of
+    inputs, arrays of constants, what is prepared, the variables that stand for that in outputs).
+    See lower."""
+    from .passes.prepack import split_prepack
+
+    outputs, variables, constants = _optimized(outputs, inputs, device, layouts, 1)
+    seldom = set(stable)
+    kept = [v for v, given in zip(variables, inputs) if given in seldom]
+    outputs = compile_passes(outputs, device, free, [*kept, *constants])
+    outputs, wanted, results = split_prepack(outputs, [*kept, *constants])
+    return outputs, variables, constants, wanted, results
 
 
 def _stored(outputs: Sequence[Value], variables: Sequence[Value], layouts: Sequence[str]):
@@ -229,7 +259,7 @@ def _stored(outputs: Sequence[Value], variables: Sequence[Value], layouts: Seque
     return rewrite(outputs, None, plain), stored
 
 
-def _assemble(
+def assemble(
     outputs: Sequence[Value],
     given: Sequence[Value],
     device,
@@ -276,7 +306,6 @@ def _assemble(
     program.out_specs = tuple([specs[v.type] for v in outputs])
     program.mutated = tuple([i for i, m in enumerate(in_modes) if m])
     program.cost_us = sum(p.cost_us for p in plans)
-    program.openmp = any(p.openmp for p in plans)
     # an array that a run makes for itself may find no memory
     program.can_fail = any(p.can_fail for p in plans) or assigned.arena_bytes >= LARGE_BYTES
     program.handle = lib.pl_program_new(

@@ -2,7 +2,8 @@
 
 A layout is a tag: the axes a, b, c ... in the order of memory, an upper-case one split into blocks,
 then the blocks, outermost first, each as size and axis. "aBcd8b" stores (n, c, h, w) as
-(n, ceil(c / 8), h, w, 8), with zeros where c ends inside a block. "" is row-major.
+(n, ceil(c / 8), h, w, 8). Where c ends inside a block, the rest of the block holds anything, and
+nothing that is read depends on it. "" is row-major.
 """
 
 from __future__ import annotations
@@ -107,6 +108,25 @@ def strides(
 
     read, written = map(steps, tags)
     return [sizes[p] for p in written], [read[p] for p in written], list(written.values())
+
+
+class Piece(NamedTuple):
+    """One dimension of a blocked array's memory: it counts `unit` elements of an axis."""
+
+    axis: int
+    size: int
+    unit: int
+
+
+def pieces(shape: Sequence[int], tag: str) -> list[Piece]:
+    """The dimensions of the memory of an array, in their order."""
+    layout = parse(tag)
+    units = [layout.block_of(a) for a in range(len(shape))]
+    found = [Piece(a, -(-shape[a] // units[a]), units[a]) for a in layout.order]
+    for size, a in layout.blocks:
+        units[a] //= size
+        found.append(Piece(a, size, units[a]))
+    return found
 
 
 def _split(padded: Sequence[int], layout: Layout) -> tuple[list[int], list[int]]:

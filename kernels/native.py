@@ -22,7 +22,6 @@ class Native(NamedTuple):
     params: Any = None
     # estimate on one core; below plan.INLINE_US it runs on the caller
     cost_us: float = 1.0
-    openmp: bool = False  # enters OpenMP by itself (oneDNN)
     can_fail: bool = False  # on what the arrays hold, or in Python code that it runs
     owner: Any = None  # what `params` points into; released with the plan
     python: bool = False  # takes the GIL
@@ -47,10 +46,11 @@ class Table:
     """The kernels of a backend, and the memory layouts that they want.
 
     entries: operator name -> its entries, the first match wins. layouts: operator name -> what its
-    kernels want.
+    kernels want. widens: calls with 16-bit floats that no kernel takes run as calls with float32.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, widens: bool = False) -> None:
+        self.widens = widens
         self.entries: dict[str, list[Entry]] = {}
         self.layouts: dict[str, Wants] = {}
         self._any_layout: set[Entry] = set()

@@ -55,7 +55,6 @@ class Plan:
         "scalars",
         "can_fail",
         "cost_us",
-        "openmp",
         "saved",
         "unread",
         "views",
@@ -74,7 +73,6 @@ class Plan:
     scalars: tuple[float, ...]
     can_fail: bool
     cost_us: float
-    openmp: bool
     saved: tuple[int, ...] | None  # what the tape keeps; None until the first recording
     unread: tuple | None
     views: bool
@@ -279,14 +277,12 @@ def _build(
         lane, number = across
         bound = bind_struct(op, _transfer(in_specs[0].nbytes, way), device)
     found, params = bound.native, bound.params
-    plan.openmp = found is not None and found.openmp
     plan.pending = bound.pending
     if found is not None:
         plan.cost_us = found.cost_us
         kernel = ffi.addressof(lib, found.function)
         owner = found.owner if bound.owner is None else (found.owner, bound.owner)
-        flags = lib.PL_PLAN_OPENMP if found.openmp else 0
-        flags |= lib.PL_PLAN_PYTHON if found.python else 0
+        flags = lib.PL_PLAN_PYTHON if found.python else 0
         plan.can_fail = found.can_fail
     else:
         owner = (plan.op, plan.attrs, plan.in_specs, plan.out_specs, plan.mutated, plan.pending)

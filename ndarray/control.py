@@ -242,7 +242,6 @@ def native_of(
         function,
         (struct, fields),
         cost_us=0.3 + times * sum(p.cost_us for p in programs),
-        openmp=any(p.openmp for p in programs),
         owner=(programs, keep),
         can_fail=any(p.can_fail for p in programs),
         python=True,  # its bodies may run reference functions

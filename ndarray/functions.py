@@ -46,9 +46,9 @@ def operator_function(
         while inputs and inputs[-1] is None and not variadic:
             inputs = inputs[:-1]
         plan = key = None
-        if inputs and not kwargs and not precision.used:
+        if inputs and not kwargs:
             try:
-                if part is not None and inputs[0].__class__ is NDArray:
+                if part is not None and inputs[0].__class__ is NDArray and not precision.used:
                     return read_part(inputs[0], part(inputs[0]._spec.shape, *static), out)
                 lengths = (
                     tuple([len(d) if d.__class__ in (tuple, list) else 0 for d in dynamic])
@@ -60,7 +60,7 @@ def operator_function(
                     state.training if train_aware else lengths,
                     *[a._spec for a in inputs],
                 )
-                plan = plans[key]
+                plan = plans[(precision.number(), key) if precision.used else key]
             # a list among the attributes, an input that is no array, a value that `parse` refuses
             except (TypeError, AttributeError, ValueError) as error:
                 if isinstance(error, MXNetError):

@@ -12,9 +12,10 @@ from ..engine.error import DeviceError, InvalidType
 from ..kernels import precision
 from ..kernels.plan import make_plan, scalars_of
 from ..kernels.record import Operator, lookup
+from ..kernels.scalar import given
 from ..kernels.spec import STYPES
 from ..kernels.traits import Collective, Eager, Front, LossLayer, Part
-from .fronts import call_front
+from .fronts import Step, Steps, call_front
 from .launch import Plans, copy_into, run
 from .ndarray import NDArray, check_nd, state
 from .parts import read_part
@@ -39,12 +40,20 @@ def invoke(
     visible outputs.
 
     out: array(s) to write the visible outputs into. ctx: device of operators without inputs.
-    plans, key: where the caller keeps the plan of a call that nothing else takes.
+    plans, key: where the caller keeps the plan of a call that nothing else takes. Where precision
+    policies exist the key is (the policy's number, key), and the plan may be Steps.
     Raises OperatorError and its kin at once when shapes, dtypes or attributes are wrong.
     """
+    if precision.used and plans is not None:
+        key = precision.number(), key
+        plan = plans[key] if inputs and not op.has_dynamic else None
+        if plan.__class__ is Steps:
+            return plan.call(inputs, (), out)
+        if plan is not None:
+            return run(plan, inputs, (), out)
     leave = door(op, inputs, attrs)
-    if leave is _stand_in:
-        return _stand_in(op, inputs, attrs, out, ctx, plans, key)
+    if leave is _stand_in or leave is _in_precision:
+        return leave(op, inputs, attrs, out, ctx, plans, key)
     if leave is not None:
         return leave(op, inputs, attrs, out, ctx)
     return _dense(op, inputs, _complete(op, inputs, attrs), out, ctx, plans, key)
@@ -107,9 +116,11 @@ def _stand_in(op: Operator, inputs, attrs: dict[str, Any], out, ctx, plans=None,
     op.check_inputs(attrs, len(inputs))
     device = device_of(op, inputs, ctx or attrs.get("ctx"), out)
     if precision.used:  # casts are made before it, as in graphs, and none inside
-        inputs = _as_policy_wants(op, inputs, attrs)
+        before, inputs = inputs, _as_policy_wants(op, inputs, attrs)
         with precision.forced(None):
-            return call_front(op, inputs, attrs, out, device, None, None)
+            return call_front(
+                op, inputs, attrs, out, device, plans if inputs is before else None, key
+            )
     return call_front(op, inputs, attrs, out, device, plans, key)
 
 
@@ -145,25 +156,75 @@ def _call(name: str, *inputs: NDArray, out=None, **attrs) -> Any:
     return invoke(lookup(name), inputs, attrs, out)
 
 
-def _in_precision(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], out, ctx) -> Any:
-    """A call while precision policies exist: its inputs in the dtypes of the one in force."""
+def _in_precision(op: Operator, inputs, attrs: dict[str, Any], out, ctx, plans=None, key=None):
+    """A call while precision policies exist: its inputs in the dtypes of the one in force. key:
+    holds the policy's number."""
     full = _complete(op, inputs, attrs)
-    inputs = _as_policy_wants(op, inputs, full)
-    loss = op.trait(LossLayer)
+    loss, leave = op.trait(LossLayer), _own_way(op, attrs)
     if loss is not None and loss.scaled:
         full["grad_scale"] *= precision.loss_scale()
-    leave = _own_way(op, attrs)
+        plans = None  # the scale changes
     if leave is not None:
-        return leave(op, inputs, attrs, out, ctx)
-    return _dense(op, inputs, full, out, ctx)
+        return leave(op, _as_policy_wants(op, inputs, full), attrs, out, ctx)
+    casts = _casts(op, inputs, full)
+    if casts is None:
+        return _dense(op, inputs, full, out, ctx, plans, key)
+    if op.has(Part):
+        return _dense(op, _as_policy_wants(op, inputs, full), full, out, ctx)
+    found = _cast_steps(op, inputs, casts, full, device_of(op, inputs, ctx, out))
+    if plans is not None and all([plans.keeps(step.plan) for step in found.steps]):
+        plans[key] = found
+    return found.call(inputs, scalars_of(op, full), out)
+
+
+def _cast_steps(op: Operator, inputs, casts, attrs: dict[str, Any], device: Context) -> Steps:
+    """The casts of a call's inputs, then the call. attrs: complete."""
+    n, specs, at, steps = len(inputs), [a._spec for a in inputs], list(range(len(inputs))), []
+    for i, dtype in enumerate(casts):
+        if dtype is not None:
+            plan = make_plan(_AMP_CAST, _AMP_CAST.parse({"dtype": dtype}), [specs[i]], device)
+            steps.append(Step(plan, (i,), (), n + len(steps)))
+            at[i], specs[i] = steps[-1].first, plan.out_specs[0]
+    if op.train_aware:
+        attrs["train"] = state.training
+    plan, first = make_plan(op, attrs, specs, device), n + len(steps)
+    scalars = tuple([given(k) for k in range(len(plan.scalars))])
+    steps.append(Step(plan, tuple(at), scalars, first))
+    return Steps(tuple(steps), tuple(range(first, first + plan.n_visible)))
+
+
+def call_known(
+    op: Operator,
+    inputs: Sequence[NDArray],
+    attrs: dict[str, Any],
+    plans: Plans,
+    key: Any,
+    scalars: Sequence[float] = (),
+    out: Any = None,
+) -> Any:
+    """A call that a function's own look at its plans does not serve. scalars: its dynamic
+    parameters."""
+    if precision.used:
+        plan = plans[precision.number(), key]
+        if plan.__class__ is Steps:
+            return plan.call(inputs, scalars, out)
+        if plan is not None:
+            return run(plan, inputs, scalars, out)
+    return invoke(op, inputs, attrs, out, None, plans, key)
+
+
+def _casts(op: Operator, inputs: Sequence, attrs: dict[str, Any]) -> list[str | None] | None:
+    """The dtype to which the policy in force casts each input, None: it stays; None in place of the
+    list: all stay."""
+    policy = precision.active()
+    if policy is None or not all([isinstance(a, NDArray) for a in inputs]):
+        return None
+    return policy.casts(op, attrs, [a._spec.dtype for a in inputs])
 
 
 def _as_policy_wants(op: Operator, inputs: Sequence, attrs: dict[str, Any]) -> Sequence:
     """The inputs of a call in the dtypes of the policy in force. attrs: complete."""
-    policy = precision.active()
-    if policy is None or not all([isinstance(a, NDArray) for a in inputs]):
-        return inputs
-    dtypes = policy.casts(op, attrs, [a._spec.dtype for a in inputs])
+    dtypes = _casts(op, inputs, attrs)
     if dtypes is None:
         return inputs
     return [

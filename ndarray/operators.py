@@ -12,7 +12,7 @@ from ..engine._array import invoke1
 from ..engine.error import InvalidType, MXNetError
 from ..kernels import precision
 from ..kernels.record import lookup
-from .invoke import invoke
+from .invoke import call_known
 from .launch import Plans, run
 from .ndarray import NDArray, state
 from .tape import record, refuse_recorded
@@ -30,7 +30,7 @@ def binary_method(both: str, right: str) -> Callable:
             key = self._spec, other._spec
             plan = pairs[key]
             if plan is None or precision.used:
-                return invoke(op, (self, other), {}, None, None, pairs, key)
+                return call_known(op, (self, other), {}, pairs, key)
             out = invoke1(plan.handle, plan.out_spec, self, other)
             if state.recording:
                 record(plan, (self, other), (), (out,))
@@ -38,8 +38,9 @@ def binary_method(both: str, right: str) -> Callable:
         plan = singles[self._spec]
         try:
             if plan is None or precision.used:
-                attrs = {"scalar": as_number(other)}
-                return invoke(scalar_op, (self,), attrs, None, None, singles, self._spec)
+                value = as_number(other)
+                attrs = {"scalar": value}
+                return call_known(scalar_op, (self,), attrs, singles, self._spec, (value,))
             out = invoke1(plan.handle, plan.out_spec, self, other)
         except TypeError as error:
             if isinstance(error, MXNetError):
@@ -65,12 +66,12 @@ def scalar_method(left: str) -> Callable:
                 record(plan, (self,), (other,), (out,))
             return out
         try:
-            attrs = {"scalar": as_number(other)}
+            value = as_number(other)
         except TypeError as error:
             if isinstance(error, MXNetError):
                 raise
             return not_a_number(self, other, op)
-        return invoke(op, (self,), attrs, None, None, plans, self._spec)
+        return call_known(op, (self,), {"scalar": value}, plans, self._spec, (value,))
 
     return method
 
@@ -86,7 +87,7 @@ def in_place_method(both: str, right: str) -> Callable:
             key = self._spec, other._spec
             plan = pairs[key]
             if plan is None or precision.used:
-                return invoke(op, (self, other), {}, self, None, pairs, key)
+                return call_known(op, (self, other), {}, pairs, key, (), self)
             return run(plan, (self, other), (), self)
         try:
             value = as_number(other)
@@ -95,7 +96,8 @@ def in_place_method(both: str, right: str) -> Callable:
         refuse_recorded(self)
         plan = singles[self._spec]
         if plan is None or precision.used:
-            return invoke(scalar_op, (self,), {"scalar": value}, self, None, singles, self._spec)
+            attrs = {"scalar": value}
+            return call_known(scalar_op, (self,), attrs, singles, self._spec, (value,), self)
         return run(plan, (self,), (value,), self)
 
     return method

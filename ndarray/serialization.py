@@ -22,6 +22,7 @@ import numpy as np
 from ..engine import Context, cpu, files
 from ..engine._array import exchange
 from ..engine.error import InvalidType, InvalidValue, MXNetError, compose
+from ..engine.files import DamagedFile
 from ..kernels.record import DTYPES
 from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, STYPES
 from .ndarray import NDArray, from_memory
@@ -33,10 +34,6 @@ DENSE, ROW_SPARSE, CSR = range(len(STYPES))
 MAX_DIMS = 64
 MAX_ELEMENTS = (1 << 63) // 8 - 1  # of 8 bytes in the address space
 MAX_ITEMS = 1 << 40  # above any real file: a larger count means another kind of file
-
-
-class FileError(MXNetError, ValueError):
-    """A file or buffer that is not a list of arrays, or is truncated."""
 
 
 class Record(NamedTuple):
@@ -52,14 +49,19 @@ class Record(NamedTuple):
 
 
 def save(fname: str | PathLike[str], data: Any) -> None:
-    """Writes an array, a list of arrays or a dict of name -> array to a file.
+    """Writes an array, a list of arrays or a dict of name -> array to a file. A name that ends in
+    .safetensors gives a file of that format, which needs a dict.
 
     The file is written atomically. Raises ValueError or TypeError for other data, OSError if it
-    cannot be written, NotImplementedError for a name that ends in .safetensors.
+    cannot be written.
     """
+    path = _path(fname, "save")
+    if files.is_safetensors(path):
+        from . import safetensors
+
+        return safetensors.save(path, data)
     # everything is checked and computed before a file is touched
     chunks = _chunks(data)
-    path = _path(fname, "save")
     with files.replacing(path) as part, open(part, "wb") as file:
         file.writelines(chunks)
 
@@ -145,11 +147,17 @@ def _sparse_record(array: NDArray) -> list:
 def load(fname: str | PathLike[str]) -> list[NDArray] | dict[str, NDArray]:
     """The arrays of a file: a list, or a dict if they have names.
 
-    Every version of MXNet's format is read. Raises FileError if the file has another format, is
-    truncated or damaged, MXNetError if it cannot be read; nothing is loaded then.
+    Every version of MXNet's format is read, and safetensors files, by the name's end: their arrays
+    are the file's memory, read when they are used; writing to them does not change the file. Raises
+    DamagedFile if the file has another format, is truncated or damaged, MXNetError if it cannot be
+    read; nothing is loaded then.
     """
     path = _path(fname, "load")
     where = None if os.path.isabs(path) else f"the working directory is {os.getcwd()}"
+    if files.is_safetensors(path):
+        from . import safetensors
+
+        return safetensors.load(path, where)
     return _load(files.read(path, "load", where), f"load: {path!r}")
 
 
@@ -182,7 +190,7 @@ class _Reader:
         self.content, self.what, self.at = content, what, 0
 
     def fail(self, rule: str) -> Any:
-        raise FileError(
+        raise DamagedFile(
             f"{self.what} is no whole MXNet array file: {rule} (Invalid NDArray file format)"
         )
 
@@ -336,17 +344,17 @@ def _set_state(self: NDArray, state: dict) -> None:
     """Fills a new array from a pickle in MXNet's format: {"handle": the bytes of one array, or
     None}.
 
-    Raises FileError if they are not an array, or one of another storage type.
+    Raises DamagedFile if they are not an array, or one of another storage type.
     """
     content = state.get("handle") if isinstance(state, dict) else b""
     if content is None:
         return
     what = "pickle: an NDArray"
     if not isinstance(content, (bytes, bytearray)):
-        raise FileError(f"{what} must hold bytes, got {type(content).__name__}")
+        raise DamagedFile(f"{what} must hold bytes, got {type(content).__name__}")
     found = _array(_Reader(bytes(content), what).record("the array"))
     if not isinstance(self, type(found)):
-        raise FileError(f"{what} of class {type(self).__name__} holds a {type(found).__name__}")
+        raise DamagedFile(f"{what} of class {type(self).__name__} holds a {type(found).__name__}")
     exchange(self, found)
     if found._spec is not self._spec and self._spec.stype != "default":
         self._parts = found._parts  # type: ignore[attr-defined]  # both are of one sparse class

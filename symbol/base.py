@@ -18,7 +18,7 @@ from ..kernels import ops  # noqa: F401  (fills the registry)
 from ..kernels.record import REQUIRED, Operator, Type, lookup
 from ..kernels.spec import NUMPY_DTYPES, DType
 from . import attribute, inference
-from .compose import active, compose, renamed, twin
+from .compose import active, compose, renamed, sizes_read, twin
 from .indexing import slice_of
 from .json import debug_text, from_json, text_attrs, to_json, without_amp_cast
 
@@ -79,6 +79,7 @@ class Symbol(Methods):
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape, if known (while tracing). Raises UntypedError."""
+        sizes_read()
         return self._type("shape").shape
 
     @property
@@ -93,6 +94,7 @@ class Symbol(Methods):
 
     @property
     def size(self) -> int:
+        sizes_read()
         n = 1
         for k in self._type("size").shape:
             n *= k
@@ -273,12 +275,14 @@ class Symbol(Methods):
         None) if a shape stays unknown. 0 is an unknown dimension, under `np_shape` -1. Raises
         OperatorError that names the node, the rule and its inputs.
         """
+        sizes_read()
         found, known = inference.shapes(self._outputs, args, kwargs)
         return found if known else (None, None, None)
 
     def infer_shape_partial(self, *args: Any, **kwargs: Any) -> Any:
         """As infer_shape; unknown shapes are () and unknown dimensions 0, under `np_shape` None and
         -1."""
+        sizes_read()
         found, _ = inference.shapes(self._outputs, args, kwargs)
         return tuple([inference.as_shown(s) for s in group] for group in found)
 
@@ -294,6 +298,7 @@ class Symbol(Methods):
 
     def _infer_types(self, shapes: dict, dtypes: dict) -> dict[Node, Type | None]:
         """The type of each variable, from shapes and dtypes by name."""
+        sizes_read()
         return inference.variable_types(self._outputs, shapes, dtypes)
 
     # ---- running ---------------------------------------------------------------------------------

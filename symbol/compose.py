@@ -36,6 +36,9 @@ class tracing:
 
     Variables of known shape are typed when created, others (deferred parameters) at their first
     use; nodes of train-aware operators get the attribute `train`.
+
+    compared: pairs of values of which it was asked whether their shapes differ, and the answer.
+    reads_sizes: may the graph depend on the sizes of its inputs in another way?
     """
 
     _state = threading.local()
@@ -43,6 +46,8 @@ class tracing:
     def __init__(self, train: bool = False):
         self.train = bool(train)
         self._outer: list = []
+        self.reads_sizes = False
+        self.compared: list[tuple[Value, Value, bool]] = []
 
     def __enter__(self):
         self._outer.append(active())
@@ -56,6 +61,21 @@ class tracing:
 def active() -> tracing | None:
     """The innermost tracing scope of this thread."""
     return getattr(tracing._state, "scope", None)
+
+
+def sizes_read() -> None:
+    """From here on the graph that is traced may depend on sizes."""
+    scope = active()
+    if scope is not None:
+        scope.reads_sizes = True
+
+
+def shapes_differ(a: Value, b: Value) -> bool:
+    """Do two typed values have different shapes?"""
+    differ, scope = a.shape != b.shape, active()
+    if scope is not None:
+        scope.compared.append((a, b, differ))
+    return differ
 
 
 def new_variable(name: str, extra: dict[str, str] | None) -> Value:
@@ -245,6 +265,7 @@ def complete_types(outputs: Sequence[Value], known: dict[Value, Type] | None = N
     order = topological(outputs)
     if all([n.is_typed for n in order]):
         return
+    sizes_read()
     found = Inference(outputs, {}, {}, known=known)
     for node in order:
         if not node.is_typed:
@@ -299,6 +320,7 @@ def _complete(v: Value, t: Type, user: Node) -> None:
             at=f'{user.source}, node "{user.name}"',
         ) from None
     if node.op is not None:
+        sizes_read()
         node.attrs = dict(node.attrs, shape=shape)
     node.types = (Type(shape, dtype or t.dtype),)
 

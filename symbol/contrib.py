@@ -23,6 +23,7 @@ from ..ndarray.control import Part
 from ..ndarray.loop import Loop
 from ..ndarray.nesting import LoopError, NotNested, flatten, pair, unflatten
 from . import attribute
+from .compose import sizes_read
 from .symbol import Symbol, active, apply, function_of, var
 
 SCOPE = "__subgraph_name__"  # the attribute of nodes created inside a body
@@ -304,6 +305,7 @@ class _Scope:
                 continue
             made = []
             for v in values_of(node):
+                sizes_read()
                 t = v.type if node.is_typed else None
                 extra = node.extra if node.op is None and self._inside(node) else None
                 twins[v] = variable(output_name(v), t, extra)
@@ -317,6 +319,7 @@ def _stand_in(v: Value, sliced: bool = False) -> Value:
     """The variable that represents a value, or its slices, in a body."""
     made = var(f"{v.node.name}-{v.index}")._outputs[0]
     if active() is not None and v.node.is_typed:
+        sizes_read()
         t = v.type
         made.node.types = (Type(t.shape[1:] if sliced else t.shape, t.dtype),)
     return made

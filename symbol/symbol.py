@@ -19,7 +19,13 @@ from ..kernels.signature import dynamic_names, make_function, static_names
 from ..kernels.spec import DType
 from . import attribute
 from .base import Symbol, UntypedError, apply, load, load_json  # noqa: F401  (offered from here)
-from .compose import active, dtype_flag, new_variable, tracing  # noqa: F401  (offered from here)
+from .compose import (  # noqa: F401  (offered from here)
+    active,
+    dtype_flag,
+    new_variable,
+    shapes_differ,
+    tracing,
+)
 
 # ---- functions and methods of operators ----------------------------------------------------------
 
@@ -167,7 +173,7 @@ def binary(
     """a <op> b of Symbols and numbers; the arguments are as in OPERATORS. Raises TypeError."""
     if isinstance(a, Symbol) and isinstance(b, Symbol):
         typed = [s._outputs[0].node.is_typed for s in (a, b) if len(s._outputs) == 1]
-        differ = typed == [True, True] and a.shape != b.shape
+        differ = typed == [True, True] and shapes_differ(a._outputs[0], b._outputs[0])
         name = broadcast if differ and broadcast else both
         return apply(lookup(name), name.lower(), (a, b), {})
     array, number, with_number = (a, b, right) if isinstance(a, Symbol) else (b, a, left)

@@ -16,7 +16,6 @@ WARNINGS = [
     "-std=gnu11",
     "-D_GNU_SOURCE",
     "-fsyntax-only",
-    "-fopenmp",
     "-Wall",
     "-Wextra",
     "-Wshadow",

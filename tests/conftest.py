@@ -10,9 +10,6 @@ import pytest
 import skips
 from skips import pytest_sessionfinish  # noqa: F401  (a hook)
 
-# Test processes share the cores: an OpenMP thread that spins at a barrier takes the core from the
-# one it waits for.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("MPLBACKEND", "Agg")
 # The same examples in every run, on a busy machine too; --hypothesis-profile=random draws others.
 hypothesis.settings.register_profile(
@@ -36,7 +33,6 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     name = config.getoption("--isa")
     if name:
-        os.environ |= isa.environment(name)
         isa.limit(name)
     if config.getoption("--backend") == "reference":
         device = importlib.import_module("reference_backend").reference()

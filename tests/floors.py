@@ -43,7 +43,6 @@ NAMED = {
     ("ndarray/serialization.py", "Context(device_type, device_id)"): "a device in a pickle",
     ("ndarray/serialization.py", "return _unpickle, "): "the same",
     ("ndarray/rtc.py", "from ..kernels.cuda."): "mx.rtc compiles CUDA C++ and nothing else",
-    ("tools/info.py", "from ..kernels.cpu import onednn"): "prints whether there is oneDNN",
     ("tools/benchmark/gpu_with_torch.py", ""): "a program for torch",
 }
 

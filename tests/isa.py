@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import importlib
 
-# name: (the level in the core, oneDNN's word for it)
+# name: the level in the core
 ISAS = {
-    "baseline": ("PLK_BASELINE", "SSE41"),
-    "avx2": ("PLK_AVX2", "AVX2"),
-    "avx512": ("PLK_AVX512", "DEFAULT"),
+    "baseline": "PLK_BASELINE",
+    "avx2": "PLK_AVX2",
+    "avx512": "PLK_AVX512",
 }
-
-
-def environment(isa: str) -> dict[str, str]:
-    """What oneDNN reads when it is first used."""
-    return {"ONEDNN_MAX_CPU_ISA": ISAS[isa][1]}
 
 
 def limit(isa: str) -> None:
     """This process uses no better kernels than those of `isa`."""
     lib = importlib.import_module("plait.engine").lib
-    lib.plk_isa_limit(getattr(lib, ISAS[isa][0]))
+    lib.plk_isa_limit(getattr(lib, ISAS[isa]))
 
 
 def available() -> list[str]:
     """Those that this machine runs."""
     lib = importlib.import_module("plait.engine").lib
-    return [isa for isa, (level, _) in ISAS.items() if getattr(lib, level) <= lib.plk_isa_best()]
+    return [isa for isa, level in ISAS.items() if getattr(lib, level) <= lib.plk_isa_best()]

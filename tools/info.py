@@ -10,8 +10,7 @@ import platform
 import numpy
 
 from .. import __version__
-from ..engine import num_gpus, settings
-from ..kernels.cpu import onednn
+from ..engine import lib, num_gpus, settings
 
 
 def main(argv: list[str]) -> int:
@@ -28,12 +27,9 @@ def main(argv: list[str]) -> int:
             rows.append((package, importlib.metadata.version(package)))
         except importlib.metadata.PackageNotFoundError:
             rows.append((package, "not installed"))
-    version = onednn.version()
+    isa = ("baseline", "avx2", "avx512")[lib.plk_isa_get()]
     rows += [
-        (
-            "oneDNN",
-            version or "not found: plain C kernels serve, slower. pip install onednn-cpu-gomp",
-        ),
+        ("kernels", f"{isa}, {lib.pl_thread_pool_size()} threads"),
         ("cores", f"{len(os.sched_getaffinity(0))} usable of {os.cpu_count()}"),
         ("gpus", str(num_gpus())),
     ]

@@ -5,17 +5,13 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from ..engine.error import MXNetError
+from ..engine.error import MissingPackage
 
 WRITERS = ("tensorboardX", "mxboard", "torch.utils.tensorboard")
 
 
-class MissingWriter(MXNetError, ImportError):
-    """No package that writes TensorBoard files is installed."""
-
-
 def summary_writer(logging_dir: str | None) -> Any:
-    """A SummaryWriter for a folder. Raises MissingWriter (also an ImportError)."""
+    """A SummaryWriter for a folder. Raises MissingPackage."""
     for name in WRITERS:
         try:
             module = importlib.import_module(name)
@@ -26,7 +22,7 @@ def summary_writer(logging_dir: str | None) -> Any:
             if name == "mxboard"
             else (module.SummaryWriter(logging_dir))
         )
-    raise MissingWriter(
+    raise MissingPackage(
         f"TensorBoard: needs one of the packages {', '.join(WRITERS)}\n  fix: pip install"
         " tensorboardX"
     )

@@ -7,9 +7,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 void *pl_copied(const void *data, size_t n, size_t item_bytes)
 {
@@ -87,15 +84,6 @@ int pl_kernel_run(const pl_plan *plan, void *const *bufs, const double *scalars)
 {
     if (pl_lane_is_gpu(plan->lane))
         return pl_kernel_run_on_gpu(plan, bufs, scalars);
-#ifdef _OPENMP
-    if ((plan->flags & PL_PLAN_OPENMP) && !pl_engine_is_lane()) {
-        int threads = omp_get_max_threads();  /* only the threads of lanes have a pool of OpenMP */
-        omp_set_num_threads(1);
-        int status = plan->kernel(plan->params, bufs, scalars);
-        omp_set_num_threads(threads);
-        return status;
-    }
-#endif
     return plan->kernel(plan->params, bufs, scalars);
 }
 

@@ -7,9 +7,9 @@
 /* bufs: inputs, then outputs.  scalars: the dynamic parameters; for random plans then seed and call counter. */
 typedef int (*pl_kernel)(const void *params, void *const *bufs, const double *scalars);
 enum { PL_PLAN_INLINE = 1,   /* so cheap that it runs on the caller when its arrays are ready */
-       PL_PLAN_RANDOM = 2, PL_PLAN_OPENMP = 4 /* enters OpenMP by itself (oneDNN) */,
-       PL_PLAN_PYTHON = 8,   /* takes the GIL: the lock of its stream is not held meanwhile */
-       PL_PLAN_TO_HOST = 16, PL_PLAN_TO_PINNED = 32 /* memory of new outputs; without both the lane's device */ };
+       PL_PLAN_RANDOM = 2,
+       PL_PLAN_PYTHON = 4,   /* takes the GIL: the lock of its stream is not held meanwhile */
+       PL_PLAN_TO_HOST = 8, PL_PLAN_TO_PINNED = 16 /* memory of new outputs; without both the lane's device */ };
 /* params: borrowed, copied.  mutates: n_in bytes, 1 = that input is written in place (may be NULL). */
 uintptr_t pl_plan_new(pl_kernel kernel, const void *params, size_t params_bytes, int n_in, int n_out,
                       const size_t *out_bytes, const uint8_t *mutates, int n_scalars, int flags, int lane, int device,

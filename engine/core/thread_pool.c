@@ -3,8 +3,7 @@
  * The worker of cpu(0) opens a region and works on it. Idle threads join: callers that wait for a result, producers
  * that ran ahead, the pool's own helpers. The worker waits only for threads that have joined, so a region takes no
  * longer than on the worker alone, however busy the cores are. (A fork/join team also waits for threads that have no
- * core.) A producer counts as a member of the pool: helpers are woken for the remaining places. Kernels of oneDNN use
- * OpenMP's threads: helpers sleep meanwhile.
+ * core.) A producer counts as a member of the pool: helpers are woken for the remaining places.
  *
  *   gate (region, places left)      --open-->  n places  --join, one each-->  0 places
  *                                      each member takes the pieces of its own range first, then pieces of others
@@ -16,10 +15,8 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <unistd.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 enum { MAX_PLACES = 64, PLACE_BITS = 8, PLACES = (1 << PLACE_BITS) - 1, IDLE_NS = 5000000, CLOSE_NS = 200000,
        SPIN_NS = 50000 /* longer than a hand-over */, AHEAD_NS = 20000, MAX_VAIN = 6,
@@ -46,21 +43,13 @@ static int n_helpers, n_called;               /* alive; asked to wake up */
 static atomic_bool stopping;                  /* read without the lock too */
 /* read without the lock; n_wanted: the places of the last region, without the worker's */
 static atomic_int n_asleep, n_watching, n_wanted;
-static atomic_llong openmp_ns;                /* when OpenMP's threads ended their last work */
-static atomic_int n_openmp;                   /* kernels that use OpenMP's threads now; read without the lock */
 static atomic_ullong pushes, pushes_at_sleep; /* of producers; what it was when one went to sleep */
 static _Thread_local bool inside;             /* a piece is running on this thread, */
 static _Thread_local int own_index;           /* which is this member of the region */
+static _Thread_local int own_limit;           /* threads for this thread's kernels; 0: the usual number */
 
-/* One region or OpenMP team at a time: two would compete for the same cores. */
-bool pl_thread_pool_available(void)
-{
-#ifdef _OPENMP
-    return !inside && !omp_in_parallel();
-#else
-    return !inside;
-#endif
-}
+/* One region at a time: two would compete for the same cores. */
+bool pl_thread_pool_available(void) { return !inside; }
 
 /* ---- a region --------------------------------------------------------------------------------------------- */
 
@@ -172,12 +161,11 @@ end:
 
 void pl_thread_pool_spin(bool (*done)(const void *arg), const void *arg) { watch(done, arg, SPIN_NS, false); }
 
-/* Whether helpers should sleep: producers watch, or OpenMP's threads work, and need the cores; or the pool stops. */
+/* Whether helpers should sleep: producers watch and need the cores, or the pool stops. */
 static bool surplus(const void *arg)
 {
     (void)arg;
-    return watchers_over() > 0 || atomic_load_explicit(&n_openmp, memory_order_relaxed) > 0 ||
-           atomic_load_explicit(&stopping, memory_order_relaxed);
+    return watchers_over() > 0 || atomic_load_explicit(&stopping, memory_order_relaxed);
 }
 
 static void *helper_main(void *arg)
@@ -215,13 +203,12 @@ static void call_helpers(int n, int max)
     pthread_mutex_unlock(&lock);
 }
 
-static long cores(void)
+/* Cores that this process may use. */
+static int cores(void)
 {
-#ifdef _OPENMP
-    return omp_get_num_procs();
-#else
-    return sysconf(_SC_NPROCESSORS_ONLN);
-#endif
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? n : 1;
 }
 
 /* Wakes helpers for the places that no thread watches, and leaves a core to an active producer. */
@@ -229,7 +216,7 @@ static void fill(int n_places)
 {
     static unsigned long long seen;
     static int64_t seen_ns;
-    static long n_cpus;
+    static int n_cpus;
     int n = n_places - 1 - atomic_load_explicit(&n_watching, memory_order_relaxed);
     if (n <= 0)
         return;
@@ -261,30 +248,6 @@ static void run_alone(int64_t n_pieces, pl_piece run, void *arg)
     own_index = index;
 }
 
-/* After a kernel of oneDNN, libgomp's threads spin on the cores that helpers would need. For some time regions run on
- * libgomp's threads too. */
-static bool openmp_is_awake(void)
-{
-    enum { AWAKE_NS = 250000000 };
-    return atomic_load_explicit(&n_openmp, memory_order_relaxed) > 0 ||
-           (atomic_load_explicit(&openmp_ns, memory_order_relaxed) &&
-            pl_profiler_now() - atomic_load_explicit(&openmp_ns, memory_order_relaxed) < AWAKE_NS);
-}
-
-#ifdef _OPENMP
-static void run_on_openmp(void)
-{
-#pragma omp parallel num_threads(region.n_places)
-    {
-        take_pieces(omp_get_thread_num());
-        if (omp_get_thread_num() && pl_failed)
-            pl_fail_forget();
-    }
-}
-#else
-static void run_on_openmp(void) { take_pieces(0); }
-#endif
-
 void pl_thread_pool_run(int n_threads, int64_t n_pieces, pl_piece run, void *arg)
 {
     int n_places = n_threads < n_pieces ? n_threads : (int)n_pieces;
@@ -301,10 +264,6 @@ void pl_thread_pool_run(int n_threads, int64_t n_pieces, pl_piece run, void *arg
         atomic_store_explicit(&region.ranges[i].next, i * n_pieces / n_places, memory_order_relaxed);
         region.ranges[i].end = (i + 1) * n_pieces / n_places;
     }
-    if (openmp_is_awake()) {
-        run_on_openmp();
-        return;
-    }
     atomic_store_explicit(&region.n_left, 0, memory_order_relaxed);
     unsigned long long closed = atomic_load_explicit(&region.gate, memory_order_relaxed);
     atomic_store_explicit(&region.gate, closed + (1 << PLACE_BITS) + (unsigned)n_places - 1, memory_order_release);
@@ -318,42 +277,22 @@ void pl_thread_pool_run(int n_threads, int64_t n_pieces, pl_piece run, void *arg
 
 /* ---- how many threads ------------------------------------------------------------------------------------- */
 
-int pl_thread_pool_size(void)
+/* OMP_NUM_THREADS (of a list the first number), which users of other libraries set too; else the cores. */
+static int usual_size(void)
 {
-#ifdef _OPENMP
-    return omp_get_max_threads();
-#else
-    return 1;
-#endif
-}
-
-void pl_thread_pool_limit(int n_threads)
-{
-#ifdef _OPENMP
-    omp_set_num_threads(n_threads);
-#endif
-    (void)n_threads;
-}
-
-int pl_thread_pool_suspend(int n_threads)
-{
-    int usual = pl_thread_pool_size();
-    if (n_threads > 1)
-        atomic_fetch_add_explicit(&n_openmp, 1, memory_order_relaxed);
-    if (n_threads != usual)
-        pl_thread_pool_limit(n_threads);
-    return usual;
-}
-
-void pl_thread_pool_resume(int n_threads, int usual)
-{
-    if (n_threads > 1) {
-        atomic_store_explicit(&openmp_ns, pl_profiler_now(), memory_order_relaxed);
-        atomic_fetch_sub_explicit(&n_openmp, 1, memory_order_relaxed);
+    static atomic_int known;
+    int n = atomic_load_explicit(&known, memory_order_relaxed);
+    if (!n) {
+        const char *text = getenv("OMP_NUM_THREADS");
+        long asked = text ? strtol(text, NULL, 10) : 0;
+        n = asked > 0 ? (int)(asked < MAX_PLACES ? asked : MAX_PLACES) : cores();
+        atomic_store_explicit(&known, n, memory_order_relaxed);
     }
-    if (n_threads != usual)
-        pl_thread_pool_limit(usual);
+    return n;
 }
+
+int pl_thread_pool_size(void) { return own_limit ? own_limit : usual_size(); }
+void pl_thread_pool_limit(int n_threads) { own_limit = n_threads; }
 
 int pl_threads(int64_t work)
 {
@@ -405,8 +344,6 @@ void pl_thread_pool_forget(void)
     stopping = false;
     atomic_store(&n_asleep, 0);
     atomic_store(&n_watching, 0);
-    atomic_store(&n_openmp, 0);
-    atomic_store(&openmp_ns, 0);
     atomic_store(&region.gate, 0);
     atomic_store(&region.worker_sleeps, false);
 }

@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING
 from ...engine import missing
 from ...engine.lazy import submodule
 from . import data, nn
+from .int8 import Int8Dense, quantize_weights
+
+__all__ = ["Int8Dense", "data", "nn", "quantize_weights"]
 
 if TYPE_CHECKING:
     from . import cnn, estimator, rnn
@@ -17,4 +20,4 @@ else:
         return found
 
     def __dir__():
-        return ["cnn", "data", "estimator", "nn", "rnn"]
+        return ["Int8Dense", "cnn", "data", "estimator", "nn", "quantize_weights", "rnn"]

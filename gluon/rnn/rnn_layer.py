@@ -162,7 +162,7 @@ class _RNNLayer(HybridBlock):
                 f"{type(self).__name__}: sequence_length is needed\n  fix: give it, or set "
                 "use_sequence_length=False"
             )
-        self._complete_shapes(getattr(inputs, "shape", None))
+        self._complete_shapes(inputs)
         if isinstance(inputs, NDArray):
             self._check_shapes(inputs, states)
             if states is None:
@@ -180,10 +180,13 @@ class _RNNLayer(HybridBlock):
         states = list(states) if isinstance(states, (list, tuple)) else [states]
         return inputs, states, *([sequence_length] if self._use_sequence_length else [])
 
-    def _complete_shapes(self, shape) -> None:
+    def _complete_shapes(self, inputs) -> None:
         """Sets the shapes of parameters that depend on the input size; they are packed before the
         operator."""
-        if shape is None or len(shape) != 3 or self.l0_i2h_weight._sizes()[1]:
+        if self.l0_i2h_weight._sizes()[1]:  # a trace that asks for no size serves them all
+            return
+        shape = getattr(inputs, "shape", None)
+        if shape is None or len(shape) != 3:
             return
         self._input_size = shape[2]
         for d in self._directions:

@@ -1,5 +1,5 @@
 """Replaces operators without a kernel by their decompositions, whose operators have kernels and can
-be fused with their neighbours by later passes."""
+be fused with their neighbours by later passes; calls with 16-bit floats by calls with float32."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...kernels.native import Table
+from ...kernels.plan import infer
 from ...kernels.record import HALVES, Operator, Type
 from ...kernels.traits import Decomposition, SameMemory
-from ..graph import Builder, Value, rewrite, topological
+from ..graph import Builder, Node, Value, rewrite, topological
 
 SHORT = HALVES
 F = Builder()
@@ -19,11 +20,11 @@ def expand(outputs: Sequence[Value], kernels: Table) -> list[Value]:
     """The graph with operators replaced by their decompositions, where all of a decomposition has
     kernels."""
     order = topological(outputs)
-    if not any(n.op is not None and n.op.has(Decomposition) for n in order):
+    if not any(n.op is not None and _may_expand(n.op, _types(n), kernels) for n in order):
         return list(outputs)
 
     def replace(node, inputs):
-        if node.op is None or not node.op.has(Decomposition):
+        if node.op is None or not _may_expand(node.op, _types(node), kernels):
             return None
         ins = [v.type for v in inputs]
         if kernels.choose(node.op, ins, node.types, node.attrs, derived=False) is not None:
@@ -31,6 +32,31 @@ def expand(outputs: Sequence[Value], kernels: Table) -> list[Value]:
         return decomposed(node.op, node.attrs, inputs, node.types, kernels)
 
     return rewrite(outputs, replace, order=order)
+
+
+def _types(node) -> list[Type]:
+    return [*[v.type for v in node.inputs], *node.types]
+
+
+def _may_expand(op: Operator, types: Sequence[Type], kernels: Table) -> bool:
+    """Has the operator a decomposition, or a call with 16-bit floats that may run with float32?"""
+    return op.has(Decomposition) or (
+        kernels.widens
+        and any(t.dtype in SHORT for t in types)
+        and not op.mutates
+        and not op.random
+        and not op.has(SameMemory)
+        and kernels.has(op)
+    )
+
+
+def _widened(op: Operator, wide: Sequence[Value], attrs: dict[str, Any]) -> list[Value]:
+    """The call with float32 in place of 16-bit floats. The reference computes so too."""
+    if attrs.get("dtype") in SHORT:
+        attrs = attrs | {"dtype": "float32"}
+    types = infer(op, attrs, [v.type for v in wide])
+    node = Node(op, op.shared(attrs), list(wide), "", types)
+    return [Value(node, i) for i in range(len(types))]
 
 
 def decomposed(
@@ -43,12 +69,13 @@ def decomposed(
     """An operator's outputs by its decomposition, applied to typed values; None where the reference
     must run."""
     decomposition = op.trait(Decomposition)
-    if decomposition is None or op.has_dynamic:
+    types = [*[v.type for v in inputs], *outs]
+    if op.has_dynamic or not _may_expand(op, types, kernels):
         return None
-    if any(t.layout for t in (*[v.type for v in inputs], *outs)):
+    if any(t.layout for t in types):
         return None
     wide = [F.Cast(v, dtype="float32") if v.dtype in SHORT else v for v in inputs]
-    made = decomposition.rule(F, *wide, **attrs)
+    made = decomposition.rule(F, *wide, **attrs) if decomposition else _widened(op, wide, attrs)
     if made is None:
         return None
     made = [

@@ -9,16 +9,20 @@ from typing import Any
 from ...engine import cpu, hooks
 from ..backend import Backend, Branches, Fusion, register
 from ..native import Native
-from ..record import REGISTRY, Operator, Type
+from ..record import HALVES, REGISTRY, Operator, Type
 from ..tables import CPU, fused, on_cpu, reduce
 from ..traits import Decomposition
 
+_DECOMPOSED = {op.name for op in REGISTRY.values() if op.has(Decomposition)}
 
-@on_cpu(*sorted({op.name for op in REGISTRY.values() if op.has(Decomposition)}), derived=True)
+
+@on_cpu(*sorted(_DECOMPOSED | CPU.entries.keys()), derived=True)
 def decomposition_cpu(
     op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict[str, Any]
 ) -> Native | None:
-    """A program of the operator's decomposition, as one kernel."""
+    """A program of the operator's decomposition, or of its call with float32, as one kernel."""
+    if op.name not in _DECOMPOSED and not any(t.dtype in HALVES for t in (*ins, *outs)):
+        return None
     return hooks.get("kernel of a decomposition")(op, ins, outs, attrs, cpu())
 
 

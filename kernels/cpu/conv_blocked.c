@@ -21,6 +21,7 @@ typedef int32_t mask8 __attribute__((vector_size(32)));
 typedef int32_t mask16 __attribute__((vector_size(64)));
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t over(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* How one call is divided: items are (image, part of its rows or pixels, slice of its blocks of filters). Copied inputs
@@ -28,7 +29,9 @@ static int64_t over(int64_t a, int64_t b) { return (a + b - 1) / b; }
 typedef struct {
     const plk_conv_blocked *p;
     void *const *bufs;
-    int64_t parts, per_part, slices, per_slice, n_taps;
+    /* channels: with the rest of the last block; n_taps: of one group, n_whole: those of whole blocks; group: from one
+     * group's inputs to the next one's */
+    int64_t channels, parts, per_part, slices, per_slice, n_taps, n_whole, group;
     /* offsets of the inputs of a tile for each element of the window and block of channels */
     int32_t *taps;
     int in_place;
@@ -67,8 +70,8 @@ static void gather(const work *w, int64_t image, int64_t part, float *to)
 {
     const plk_conv_blocked *p = w->p;
     int64_t lanes = p->x_lanes, top = part * w->per_part * p->stride[0] - p->pad[0], row = p->size[1] * lanes;
-    const float *x = (const float *)w->bufs[0] + image * p->channels * p->size[0] * p->size[1];
-    for (int64_t c = 0; c < p->channels / lanes; c++, x += p->size[0] * row)
+    const float *x = (const float *)w->bufs[0] + image * w->channels * p->size[0] * p->size[1];
+    for (int64_t c = 0; c < w->channels / lanes; c++, x += p->size[0] * row)
         for (int64_t i = 0; i < w->rows; i++) {
             int64_t h = top + i * w->row_gap, inside = h >= 0 && h < p->size[0];
             for (int64_t phase = 0; phase < w->phases; phase++, to += w->width * lanes) {
@@ -107,7 +110,7 @@ static void piece(void *arg, int64_t i)
             end = least(begin + w->per_slice, p->filters / p->lanes);
     const float *x;
     if (w->in_place)
-        x = (const float *)w->bufs[0] + (part / w->parts * p->channels * p->size[0] * p->size[1] +
+        x = (const float *)w->bufs[0] + (part / w->parts * w->channels * p->size[0] * p->size[1] +
                                          part % w->parts * w->per_part * p->x_lanes);
     else {
         int64_t *holds = (int64_t *)(void *)(w->places + (size_t)pl_thread_pool_index() * (size_t)w->place_bytes);
@@ -132,7 +135,7 @@ static int64_t rows_of(work *w, int n_threads)
     w->row_step = p->kernel[0] == 1 ? 1 : p->stride[0];
     w->phases = p->kernel[1] == 1 ? 1 : p->stride[1];
     w->width = p->out[1] + (p->kernel[1] - 1) * p->dilate[1] / p->stride[1];
-    int64_t row = (int64_t)sizeof(float) * p->channels * w->phases * w->width,
+    int64_t row = (int64_t)sizeof(float) * w->channels * w->phases * w->width,
             both = (p->kernel[0] - 1) * p->dilate[0] + 1;
     int64_t fit = (ROOM / row - both) / w->row_step + 1, share = over(p->n * p->out[0], 4 * n_threads);
     int64_t rows = least(over(p->kernel[0] == 1 ? PIXELS : 4 * PIXELS, p->out[1]), least(fit, share));
@@ -154,18 +157,22 @@ static void plan(work *w, int n_threads)
     w->slices = p->n * w->parts >= 4 * n_threads ? 1 : 4 * n_threads;
     w->per_slice = over(over(blocks, w->slices), 2) * 2;
     w->slices = over(blocks, w->per_slice);
-    w->n_taps = p->channels / p->x_lanes * p->kernel[0] * p->kernel[1];
+    int64_t window = p->kernel[0] * p->kernel[1];
+    w->n_taps = w->channels / p->groups / p->x_lanes * window;
+    w->n_whole = p->channels / p->groups / p->x_lanes * window;
+    w->group = w->channels / p->groups * p->size[0] * p->size[1];
     if (w->in_place)
         return;
     w->rows = (w->per_part - 1) * w->row_step + (p->kernel[0] - 1) * p->dilate[0] + 1;
-    w->place_bytes = (64 + (int64_t)sizeof(float) * p->channels * w->rows * w->phases * w->width + 63) / 64 * 64;
+    w->place_bytes = (64 + (int64_t)sizeof(float) * w->channels * w->rows * w->phases * w->width + 63) / 64 * 64;
+    w->group = w->channels / p->groups * w->rows * w->phases * w->width;
 }
 
 static void fill_taps(const work *w)
 {
     const plk_conv_blocked *p = w->p;
     int32_t *tap = w->taps;
-    for (int64_t c = 0; c < p->channels / p->x_lanes; c++)
+    for (int64_t c = 0; c < w->channels / p->groups / p->x_lanes; c++)
         for (int64_t i = 0; i < p->kernel[0]; i++)
             for (int64_t j = 0; j < p->kernel[1]; j++) {
                 int64_t column = j * p->dilate[1], row = c * w->rows + i * p->dilate[0];
@@ -180,8 +187,8 @@ PLK_KERNEL(plk_conv_blocked_run)
 {
     const plk_conv_blocked *p = params;
     int64_t outputs = p->n * p->out[0] * p->out[1];
-    int n_threads = pl_threads(outputs * p->channels * p->kernel[0] * p->kernel[1] * p->filters / 8);
-    work w = {.p = p, .bufs = bufs};
+    int n_threads = pl_threads(outputs * p->channels / p->groups * p->kernel[0] * p->kernel[1] * p->filters / 8);
+    work w = {.p = p, .bufs = bufs, .channels = over(p->channels, p->x_lanes) * p->x_lanes};
     w.in_place = p->kernel[0] * p->kernel[1] * p->stride[0] * p->stride[1] == 1 && !p->pad[0] && !p->pad[1];
     (void)scalars;
     plan(&w, n_threads);

@@ -5,7 +5,8 @@
 typedef struct {
     const float *x, *w, *start;          /* start: initial values of the sums */
     const int32_t *taps;
-    int64_t n_taps, w_step;              /* *_step: to the next block of filters; *_row: to the next output */
+    int64_t n_taps, n_rest, rest;        /* n_rest of the taps are of the last block, which has `rest` channels */
+    int64_t w_step;                      /* *_step: to the next block of filters; *_row: to the next output */
     int64_t start_row, start_step, y_step;
     float *y;
     const float *shift;                  /* added when the sum is done, a vector for each block; or NULL */
@@ -50,12 +51,12 @@ INLINE void NAME(tile)(const int rows, const int blocks, const int x_lanes, cons
 {
     VEC acc[ROWS][MOST_BLOCKS];
     const float *first = s->x + at * x_lanes, *w = s->w, *start = s->start + at * s->start_row;
-    const int32_t *tap = s->taps, *end = tap + s->n_taps;
+    const int32_t *tap = s->taps, *end = tap + s->n_taps, *whole = end - s->n_rest;
     int64_t w_step = s->w_step;
     UNROLL for (int r = 0; r < rows; r++)
         UNROLL for (int b = 0; b < blocks; b++)
             acc[r][b] = LOAD(start + r * s->start_row + b * s->start_step);
-    for (; tap < end; tap++, w += x_lanes * LANES) {
+    for (; tap < whole; tap++, w += x_lanes * LANES) {
         const float *x = first + *tap;
         STEP(0)
         if (x_lanes > 1) {
@@ -64,6 +65,11 @@ INLINE void NAME(tile)(const int rows, const int blocks, const int x_lanes, cons
             STEP(8) STEP(9) STEP(10) STEP(11) STEP(12) STEP(13) STEP(14) STEP(15)
 #endif
         }
+    }
+    for (; x_lanes > 1 && tap < end; tap++, w += x_lanes * LANES) {
+        const float *x = first + *tap;
+        _Pragma("GCC unroll 1") for (int64_t l = 0; l < s->rest; l++)
+            STEP(l)
     }
     if (s->shift)
         UNROLL for (int b = 0; b < blocks; b++) {
@@ -122,7 +128,7 @@ static void NAME(item)(const work *w, const float *x, int64_t image, int64_t par
     int64_t out = p->out[0] * p->out[1], unit = w->in_place ? 1 : p->out[1], first = part * w->per_part * unit;
     int64_t pixels = least(w->per_part * unit, out - first), run = pixels,
             x_row = w->row_step * w->phases * w->width * p->x_lanes;
-    int64_t at_once = DEPTH / p->x_lanes;
+    int64_t at_once = DEPTH / p->x_lanes, per_group = p->filters / LANES / p->groups;
     const float *weights = w->bufs[1], *bias = w->bufs[2];
     const float *addend = p->add ? (const float *)w->bufs[3] + image * p->filters * out : NULL;
     float *y = (float *)w->bufs[3 + p->add] + image * p->filters * out;
@@ -131,9 +137,11 @@ static void NAME(item)(const work *w, const float *x, int64_t image, int64_t par
     for (int64_t t = 0; t < w->n_taps; t += at_once) {
         int last = t + at_once >= w->n_taps, again = t > 0;
         for (int64_t f = begin, blocks; f < end; f += blocks) {
-            blocks = end - f == 3 || end - f == 1 ? end - f : 2;
+            int64_t left = least(end - f, per_group - f % per_group), n_taps = least(at_once, w->n_taps - t);
+            blocks = left == 3 || left == 1 ? left : 2;
             NAME(sums) s = {
-                .taps = w->taps + t, .n_taps = least(at_once, w->n_taps - t), .w_step = w->n_taps * p->x_lanes * LANES,
+                .taps = w->taps + t, .n_taps = n_taps, .rest = p->channels % p->x_lanes,
+                .n_rest = least(n_taps, most(0, t + n_taps - w->n_whole)), .w_step = w->n_taps * p->x_lanes * LANES,
                 .y_step = out * LANES, .shift = last && addend ? bias + f * LANES : NULL,
                 .rectify = last ? p->rectify : 0, .low = (float)p->act.scalars[0], .high = (float)p->act.scalars[1],
             };
@@ -142,7 +150,7 @@ static void NAME(item)(const work *w, const float *x, int64_t image, int64_t par
             s.start_step = again || addend ? out * LANES : LANES;
             for (int64_t i = 0; i < pixels; i += run) {
                 int64_t at = (f * out + first + i) * LANES;
-                s.x = x + i / run * x_row;
+                s.x = x + f / per_group * w->group + i / run * x_row;
                 s.y = y + at;
                 s.start = again ? y + at : addend ? addend + at : bias + f * LANES;
                 NAME(pixels)(NAME(tiles)[p->x_lanes > 1][blocks - 1], blocks == 3 ? 4 : ROWS, &s, run);

@@ -1,6 +1,6 @@
 /* Depthwise convolutions on blocks of channels. Several columns of a row of outputs are summed in registers; the
  * epilogue is applied to a row while it is in the cache. */
-#include "conv_depth.h"
+#include "conv_blocked.h"
 #include "parts.h"
 #include "pointwise.h"
 #include "simd.h"
@@ -29,14 +29,14 @@ static int64_t over(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 #define NAME(name) name##_16
 #include "conv_depth_lanes.h"
 
-typedef struct { const plk_conv_depth *p; void *const *bufs; int64_t blocks, rows, bands, per, groups; } work;
+typedef struct { const plk_conv_blocked *p; void *const *bufs; int64_t blocks, rows, bands, per, groups; } work;
 
 static void piece(void *arg, int64_t i)
 {
     const work *w = arg;
-    const plk_conv_depth *p = w->p;
+    const plk_conv_blocked *p = w->p;
     int64_t image = i / w->groups / w->bands, top = i / w->groups % w->bands * w->rows;
-    int64_t end = least(top + w->rows, p->out_height), last = least((i % w->groups + 1) * w->per, w->blocks);
+    int64_t end = least(top + w->rows, p->out[0]), last = least((i % w->groups + 1) * w->per, w->blocks);
     for (int64_t b = i % w->groups * w->per; b < last; b++)
         for (int64_t h = top; h < end; h++)
             if (p->lanes == 8)
@@ -48,11 +48,11 @@ static void piece(void *arg, int64_t i)
 /* bufs: x, w, bias, addend if any, y (which may be the addend) */
 PLK_KERNEL(plk_conv_depth_run)
 {
-    const plk_conv_depth *p = params;
-    int64_t blocks = p->channels / p->lanes, out = p->out_height * p->out_width;
+    const plk_conv_blocked *p = params;
+    int64_t blocks = p->channels / p->lanes, out = p->out[0] * p->out[1];
     int n_threads = pl_threads(p->n * p->channels * out * p->kernel[0] * p->kernel[1] / 4);
-    int64_t rows = out < PLK_SMALL_IMAGE ? p->out_height : over(p->out_height, least(p->out_height, BANDS * n_threads));
-    int64_t bands = over(p->out_height, rows);
+    int64_t rows = out < PLK_SMALL_IMAGE ? p->out[0] : over(p->out[0], least(p->out[0], BANDS * n_threads));
+    int64_t bands = over(p->out[0], rows);
     int64_t per = most(1, blocks * bands * p->n / (PIECES * n_threads)), groups = over(blocks, per);
     (void)scalars;
     work w = {p, bufs, blocks, rows, bands, per, groups};

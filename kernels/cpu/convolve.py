@@ -1,4 +1,4 @@
-"""Which convolutions our own kernels run: dense, float32, channels first, 1 or 2 dimensions."""
+"""Which kernel runs a convolution on row-major float32 arrays, or a gradient of one."""
 
 from __future__ import annotations
 
@@ -13,54 +13,42 @@ MIN_CHANNELS = 16  # fewer do not fill the vectors
 MIN_TILES = 12
 MIN_COVER = 0.5  # of the 4x4 tiles by real outputs
 
-FEW_CHANNELS = 8  # below, oneDNN's forward kernels for few channels are the faster ones
 MAX_IMAGE = 1 << 30  # floats: offsets have 32 bits
+LANES = {lib.PLK_BASELINE: 4, lib.PLK_AVX2: 8, lib.PLK_AVX512: 16}
 
 
-def own_convolution(fields: dict, us: float, onednn: bool) -> Native | None:
-    """The kernel for a convolution given by the fields of plk_conv, where ours is the faster one.
-
-    us: estimated microseconds. onednn: whether oneDNN could serve.
-    """
-    if fields["groups"] != 1 or fields["channels_last"] or fields["nd"] > 2:
+def own_convolution(fields: dict, us: float) -> Native | None:
+    """The kernel for a convolution given by the fields of plk_conv; None: an image is too large."""
+    if fields["channels"] * prod(fields["size"]) > MAX_IMAGE:
         return None
-    two = {
-        k: ((0,) if k == "pad" else (1,)) * (2 - fields["nd"]) + tuple(fields[k])
-        for k in ("space", "kernel", "out", "stride", "dilate", "pad")
-    }
-    common = {k: fields[k] for k in ("n", "channels", "filters", "kind", "bias")}
-    if _suits_winograd(common, **two):
-        sizes = {
-            "height": two["space"][0],
-            "width": two["space"][1],
-            "out_height": two["out"][0],
-            "out_width": two["out"][1],
-            "pad_h": two["pad"][0],
-            "pad_w": two["pad"][1],
-        }
-        return Native("plk_winograd_nchw_run", ("plk_winograd_nchw", {**common, **sizes}), us)
-    # oneDNN splits sums over the batch by the number of threads
-    weight = fields["kind"] == lib.PLK_CONV_WEIGHT
-    few = fields["channels"] < FEW_CHANNELS
-    is_matmul = (prod(two["kernel"]), prod(two["stride"]), *two["pad"]) == (1, 1, 0, 0)
-    if (
-        onednn
-        and not weight
-        and (few or is_matmul)
-        or fields["channels"] * prod(two["space"]) > MAX_IMAGE
-    ):
-        return None
-    two["size"] = two.pop("space")
-    return Native("plk_conv_nchw_run", ("plk_conv_nchw", {**common, **two}), us)
+    if _suits_winograd(fields):
+        function = "plk_winograd_nchw_run"
+    elif fields["groups"] > 1 and _leaves_lanes_empty(fields):
+        function = "plk_conv_group_run"
+    else:
+        function = "plk_conv_run"
+    return Native(function, ("plk_conv", fields), us)
 
 
-def _suits_winograd(common, *, space, kernel, out, stride, dilate, pad) -> bool:
-    tiles = -(-out[0] // 4) * -(-out[1] // 4)
+def _leaves_lanes_empty(fields: dict) -> bool:
+    """Do the filters (for data's gradient the channels) of one group fill less than half a
+    vector?"""
+    vectors_of = "channels" if fields["kind"] == lib.PLK_CONV_DATA else "filters"
+    return 2 * fields[vectors_of] // fields["groups"] <= LANES[lib.plk_isa_get()]
+
+
+def _suits_winograd(fields: dict) -> bool:
+    three = {k: tuple(fields[k]) for k in ("kernel", "stride", "dilate")}
+    plain = not (fields["channels_last"] or fields["w_last"] or fields["add"] or "act" in fields)
+    out = fields["out"]
+    tiles = out[0] * -(-out[1] // 4) * -(-out[2] // 4)
     return (
-        settings.get("PLAIT_TIER") != 0  # exact: its sums spread what is not finite over a tile
-        and (kernel, stride, dilate) == ((3, 3), (1, 1), (1, 1))
-        and max(pad) <= 2
-        and min(common["channels"], common["filters"]) >= MIN_CHANNELS
-        and common["n"] * tiles >= MIN_TILES
+        plain
+        and settings.get("PLAIT_TIER") != 0  # exact: its sums spread what is not finite over a tile
+        and fields["groups"] == fields["size"][0] == 1
+        and three == {"kernel": (1, 3, 3), "stride": (1, 1, 1), "dilate": (1, 1, 1)}
+        and max(fields["pad"]) <= 2
+        and min(fields["channels"], fields["filters"]) >= MIN_CHANNELS
+        and fields["n"] * tiles >= MIN_TILES
         and prod(out) >= MIN_COVER * 16 * tiles
     )

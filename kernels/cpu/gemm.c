@@ -1,5 +1,6 @@
 /* The kernels of dot, batch_dot, linalg_gemm2 and FullyConnected, and the memory in which threads pack operands. */
 #include "gemm.h"
+#include "dtype.h"
 #include "engine/core/scratch.h"
 #include "parts.h"
 
@@ -101,6 +102,8 @@ static void run_one(void *arg, int64_t i)
 PLK_KERNEL(plk_gemm_run)
 {
     const plk_gemm *g = params;
+    if (g->dtype != PLK_F32)
+        return plk_gemm_narrow(params, bufs, scalars);
     int n_threads = plk_gemm_threads(g->n_batch * g->m, g->n, g->k), many = g->n_batch != 1, at = 2;
     void *bias = g->bias ? bufs[at++] : NULL, *residual = g->residual ? bufs[at++] : NULL, *c = bufs[at++];
     void *pre = g->keep ? bufs[at++] : NULL, *sums = g->sums ? bufs[at++] : NULL;

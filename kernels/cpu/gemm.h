@@ -1,4 +1,4 @@
-/* Matrix products in float32: row-major, C = alpha op(A) op(B) + beta C. */
+/* Matrix products: row-major, C = alpha op(A) op(B) + beta C. */
 #ifndef PLK_GEMM_H
 #define PLK_GEMM_H
 #include "generated/activations.h"
@@ -8,12 +8,20 @@
  * add an array like C. */
 /* n_batch products; an operand whose step is 0 is the same for all. bias, residual: 1, there is one. keep: 1, the input
  * of the activation is an output too. slope: an activation (relu, gelu) whose derivative at `residual` multiplies the
- * result; the residual is not added then. sums: 1, the m sums of A over its contracted axis are an output too. */
+ * result; the residual is not added then. sums: 1, the m sums of A over its contracted axis are an output too.
+ * dtype: of all arrays. 16-bit floats are summed in float32. 8-bit integers are summed in int32; results beyond the dtype
+ * become its limits. */
 typedef struct {
     int64_t n_batch, m, n, k, a_step, b_step;    /* steps between batches, in elements */
-    int32_t transpose_a, transpose_b, bias, act, residual, keep, sums, slope;
+    int32_t transpose_a, transpose_b, bias, act, residual, keep, sums, slope, dtype;
     float alpha;
 } plk_gemm;
+/* A convolution, channels first, as products of the weights with columns of the image; dtype as above, not float32.
+ * Missing dimensions come first and have size 1. dilate 1 is dense. */
+typedef struct {
+    int64_t n, channels, filters, groups, space[3], kernel[3], out[3], stride[3], dilate[3], pad[3];
+    int32_t bias, dtype;
+} plk_narrow_conv;
 /* cffi stops reading here */
 
 /* For the kernels: element (i, d) of A is a[i * a_row + d * a_depth], (d, j) of B is b[d * b_depth + j * b_column],
@@ -33,5 +41,6 @@ void *plk_gemm_scratch(size_t bytes);    /* memory for packed operands, of this 
 int plk_matmul_run(const void *params, void *const *bufs, const double *scalars);
 enum { PLK_SMALL = 4096 };    /* elements of B for plk_matmul_small, with columns filled up to a multiple of 32 */
 int plk_matmul_small(const void *params, void *const *bufs, const double *scalars);
+int plk_gemm_narrow(const void *params, void *const *bufs, const double *scalars);    /* dtypes but float32 */
 int plk_matmul_thin(const void *params, void *const *bufs, const double *scalars);
 #endif

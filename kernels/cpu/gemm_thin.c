@@ -148,8 +148,10 @@ static void finish(const plk_matmul *p, const float *result, int64_t at, int64_t
             to[q] = p->alpha * result[q];
         return;
     }
+    static const float none[WIDE];
+    const float *add = bias ? bias + j : none; /* not a choice for each element: masked loads at NULL are slow */
     for (int64_t q = 0; q < n; q++)
-        v[q] = p->alpha * result[q] + (p->beta != 0 ? p->beta * to[q] : 0) + (bias ? bias[j + q] : 0);
+        v[q] = p->alpha * result[q] + (p->beta != 0 ? p->beta * to[q] : 0) + add[q];
     if (pre)
         memcpy(pre + at, v, (size_t)n * sizeof *v);
     plk_activate(p->act, v, WIDE);

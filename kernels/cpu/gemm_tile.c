@@ -47,9 +47,11 @@ static inline void finish(const plk_matmul *p, const ends *e, const operands *x,
     for (int64_t r = 0; r < rows && last && e->residual; r++)
         __builtin_prefetch(e->residual + (i + r) * p->c_row + j);
     multiply(p, x, rows, depth, 0, no_bias, v, COLUMNS);
+    if (!bias)                                    /* not a choice for each element: masked loads at NULL are slow */
+        bias = no_bias;
     for (int64_t r = 0; r < rows; r++)
         for (int64_t q = 0; q < columns; q++)
-            v[r * COLUMNS + q] += (beta != 0 ? beta * c[r * p->c_row + q] : 0) + (bias ? bias[q] : 0);
+            v[r * COLUMNS + q] += beta != 0 ? beta * c[r * p->c_row + q] + bias[q] : bias[q];
     if (last) {
         for (int64_t r = 0; r < rows && e->pre; r++)
             memcpy(e->pre + (i + r) * p->c_row + j, v + r * COLUMNS, (size_t)columns * sizeof *v);

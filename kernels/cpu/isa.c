@@ -1,7 +1,7 @@
 /* The instruction set that the kernels run with: detected at load, lowered by tests. */
 #include "isa.h"
 
-static int level, limit = PLK_ISA_COUNT - 1;
+static int level, limit = PLK_ISA_COUNT - 1, features, hidden;
 
 static int found(void)
 {
@@ -22,7 +22,18 @@ int plk_isa_best(void)
     return best < limit ? best : limit;
 }
 
-__attribute__((constructor)) static void find(void) { level = plk_isa_best(); }
+__attribute__((constructor)) static void find(void)
+{
+    level = plk_isa_best();
+#if defined(__x86_64__)
+    features = (__builtin_cpu_supports("avx512bf16") ? PLK_HAS_BF16 : 0) |
+               (__builtin_cpu_supports("avx512vnni") ? PLK_HAS_VNNI : 0);
+#endif
+}
+
+int plk_isa_has(int feature) { return level >= PLK_AVX512 && (features & ~hidden & feature) != 0; }
+
+void plk_isa_without(int lacking) { hidden = lacking; }
 
 int plk_isa_get(void) { return level; }
 

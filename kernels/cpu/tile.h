@@ -85,7 +85,8 @@ static void transpose(float *to, int64_t to_step, const float *from, int64_t fro
 
 /* A block of A in panels of ROWS rows and DEPTH steps, with zeros for missing rows of the last one. If the steps of a
  * row are contiguous, a panel is (chunk, row, CHUNK steps), else (step, row): nothing is transposed. */
-static void pack_a(float *to, const float *a, int64_t a_row, int64_t a_depth, int64_t rows, int64_t depth)
+__attribute__((unused)) static void pack_a(float *to, const float *a, int64_t a_row, int64_t a_depth, int64_t rows,
+                                           int64_t depth)
 {
     for (int64_t i = 0; i < rows; i += ROWS, to += ROWS * DEPTH, a += ROWS * a_row) {
         int64_t some = rows - i < ROWS ? rows - i : ROWS;
@@ -114,7 +115,8 @@ static void pack_a(float *to, const float *a, int64_t a_row, int64_t a_depth, in
 }
 
 /* One panel of B: `depth` steps of COLUMNS; missing columns are zeros. */
-static void pack_b(float *to, const float *b, int64_t b_depth, int64_t b_column, int64_t columns, int64_t depth)
+__attribute__((unused)) static void pack_b(float *to, const float *b, int64_t b_depth, int64_t b_column,
+                                           int64_t columns, int64_t depth)
 {
     if (columns < COLUMNS)
         memset(to, 0, (size_t)(depth * COLUMNS) * sizeof *to);

@@ -10,7 +10,7 @@
  *
  * winograd_nchw.c serves row-major images and gradients.
  */
-#include "winograd_blocked.h"
+#include "conv_blocked.h"
 #include "engine/core/scratch.h"
 #include "parts.h"
 #include "pointwise.h"
@@ -46,7 +46,7 @@ typedef struct {
 static const double tile_cycles = 20, weight_cycles = 10, matmul_cycles = 2.5;
 
 /* Divides the work so that it ends as soon as possible. */
-static void choose(const plk_winograd_blocked *p, cut *k)
+static void choose(const plk_conv_blocked *p, cut *k)
 {
     int64_t items = over(p->filters, 2 * p->lanes * PANELS), bytes = 4 * POINTS * p->channels * k->tiles;
     int64_t fewest = over(bytes, RANGE_BYTES), pieces = ITEMS * k->n_threads;
@@ -69,10 +69,10 @@ static void choose(const plk_winograd_blocked *p, cut *k)
     k->groups = over(items, k->group);
 }
 
-static cut cut_of(const plk_winograd_blocked *p)
+static cut cut_of(const plk_conv_blocked *p)
 {
     int64_t panels = 2 * p->lanes * PANELS;
-    cut k = {.down = over(p->out_height, 4), .across = over(p->out_width, 4)};
+    cut k = {.down = over(p->out[0], 4), .across = over(p->out[1], 4)};
     k.tiles = p->n * k.down * k.across;
     k.n_threads = pl_threads(k.tiles * POINTS * p->channels * p->filters / 8);
     choose(p, &k);
@@ -86,7 +86,7 @@ static cut cut_of(const plk_winograd_blocked *p)
 }
 
 /* scratch: of each thread; held: the range whose transforms are in it, or -1 */
-typedef struct { const plk_winograd_blocked *p; const cut *k; void *const *bufs; float *scratch; int64_t *held; } work;
+typedef struct { const plk_conv_blocked *p; const cut *k; void *const *bufs; float *scratch; int64_t *held; } work;
 
 #define LOAD(p) (*(const VEC *)(p))
 #define STORE(p, v) (*(VEC *)(p) = (v))
@@ -107,7 +107,7 @@ typedef struct { const plk_winograd_blocked *p; const cut *k; void *const *bufs;
 /* bufs: x, w, bias, addend if any, y (which may be the addend) */
 PLK_KERNEL(plk_winograd_blocked_run)
 {
-    const plk_winograd_blocked *p = params;
+    const plk_conv_blocked *p = params;
     cut k = cut_of(p);
     float *scratch = pl_scratch(sizeof *scratch * (size_t)(k.n_threads * (k.v + k.strip + k.u + k.m)) + 64);
     (void)scalars;

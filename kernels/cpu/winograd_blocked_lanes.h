@@ -2,18 +2,18 @@
 
 /* The tiles [first, first + n) of one row of tiles (number `row` of the batch), one block of channels, as
  * V[point][tile][channel]; v: the first tile.  down: scratch for a strip of 6 vectors for each column */
-static void NAME(transform_in)(const plk_winograd_blocked *p, const cut *k, const float *x, int64_t row, int64_t first,
+static void NAME(transform_in)(const plk_conv_blocked *p, const cut *k, const float *x, int64_t row, int64_t first,
                                int64_t n, int64_t block, float *v, VEC *down)
 {
     int64_t image = row / k->down, top = row % k->down * 4 - p->pad[0], left = first * 4 - p->pad[1];
-    const float *plane = x + (image * (p->channels / LANES) + block) * p->height * p->width * LANES;
+    const float *plane = x + (image * (p->channels / LANES) + block) * p->size[0] * p->size[1] * LANES;
     static const float zeros[LANES];
     const float *from[SIDE];
     int64_t step[SIDE], n_columns = 4 * n + 2;
-    int64_t begin = least(n_columns, left < 0 ? -left : 0), end = least(n_columns, p->width - left);
+    int64_t begin = least(n_columns, left < 0 ? -left : 0), end = least(n_columns, p->size[1] - left);
     for (int i = 0; i < SIDE; i++) {
-        int inside = top + i >= 0 && top + i < p->height;
-        from[i] = inside ? plane + ((top + i) * p->width + left + begin) * LANES : zeros;
+        int inside = top + i >= 0 && top + i < p->size[0];
+        from[i] = inside ? plane + ((top + i) * p->size[1] + left + begin) * LANES : zeros;
         step[i] = inside ? LANES : 0;
     }
     for (int64_t j = 0; j < n_columns; j++) {
@@ -61,7 +61,7 @@ PLK_INLINE void NAME(transform_window)(const float *w, float *u, int64_t point)
 }
 
 /* U[point][panel][channel][2 LANES] of the channels [c, c + depth) and the blocks of filters [f, f + blocks). */
-static void NAME(transform_weights)(const plk_winograd_blocked *p, const float *w, int64_t f, int64_t blocks, int64_t c,
+static void NAME(transform_weights)(const plk_conv_blocked *p, const float *w, int64_t f, int64_t blocks, int64_t c,
                                     int64_t depth, float *u)
 {
     int64_t panel = depth * 2 * LANES, point = odd_lines(over(blocks, 2) * panel), window = 9 * LANES * LANES;
@@ -131,24 +131,24 @@ PLK_INLINE int NAME(any)(VEC v)
 }
 
 /* For values that are not finite, whose transforms give NaN (inf - inf): one tile and block of filters, directly. */
-static __attribute__((noinline)) void NAME(direct)(const plk_winograd_blocked *p, const float *x, const float *w,
+static __attribute__((noinline)) void NAME(direct)(const plk_conv_blocked *p, const float *x, const float *w,
                                                    int64_t image, int64_t block, int64_t top, int64_t left, VEC *d)
 {
     for (int i = 0; i < 16; i++)
         d[i] = (VEC){0};
     for (int64_t c = 0; c < p->channels; c++) {
         const float *g = w + ((block * (p->channels / LANES) + c / LANES) * 9 * LANES + c % LANES) * LANES;
-        const float *from = x + (image * (p->channels / LANES) + c / LANES) * p->height * p->width * LANES + c % LANES;
+        const float *from = x + (image * (p->channels / LANES) + c / LANES) * p->size[0] * p->size[1] * LANES + c % LANES;
         for (int i = 0; i < 16 * 9; i++) {
             int64_t h = top + i / 36 + i % 9 / 3 - p->pad[0], v = left + i / 9 % 4 + i % 3 - p->pad[1];
-            if (h >= 0 && h < p->height && v >= 0 && v < p->width)
-                d[i / 9] += from[(h * p->width + v) * LANES] * LOAD(g + i % 9 * LANES * LANES);
+            if (h >= 0 && h < p->size[0] && v >= 0 && v < p->size[1])
+                d[i / 9] += from[(h * p->size[1] + v) * LANES] * LOAD(g + i % 9 * LANES * LANES);
         }
     }
 }
 
 /* The tiles [first, first + n) of one block of filters; m: the first tile's vector. */
-static void NAME(transform_out)(const plk_winograd_blocked *p, const cut *k, const float *m, int64_t m_step,
+static void NAME(transform_out)(const plk_conv_blocked *p, const cut *k, const float *m, int64_t m_step,
                                 int64_t m_point, void *const *bufs, int64_t block, int64_t first, int64_t n)
 {
     const float *addend = p->add ? bufs[3] : NULL;
@@ -156,11 +156,11 @@ static void NAME(transform_out)(const plk_winograd_blocked *p, const cut *k, con
     VEC b = LOAD((const float *)bufs[2] + block * LANES);
     for (int64_t t = first, stop; t < first + n; t = stop) {
         int64_t column = t % k->across, image = t / k->across / k->down;
-        int64_t top = t / k->across % k->down * 4, high = least(4, p->out_height - top);
+        int64_t top = t / k->across % k->down * 4, high = least(4, p->out[0] - top);
         stop = least(t + k->across - column, first + n);
-        int64_t base = ((image * (p->filters / LANES) + block) * p->out_height + top) * p->out_width;
+        int64_t base = ((image * (p->filters / LANES) + block) * p->out[0] + top) * p->out[1];
         for (int64_t i = t; i < stop; i++, m += m_step) {
-            int64_t left = (column + i - t) * 4, wide = least(4, p->out_width - left);
+            int64_t left = (column + i - t) * 4, wide = least(4, p->out[1] - left);
             VEC in[SIDE], across[4 * SIDE], d[16], odd = {0};
             for (int h = 0; h < SIDE; h++) {
                 UNROLL for (int j = 0; j < SIDE; j++)
@@ -182,22 +182,22 @@ static void NAME(transform_out)(const plk_winograd_blocked *p, const cut *k, con
                     d[h] = again[h];
             }
             for (int h = 0; h < high; h++) {
-                int64_t to = (base + h * p->out_width + left) * LANES;
+                int64_t to = (base + h * p->out[1] + left) * LANES;
                 for (int j = 0; j < wide; j++, to += LANES) {
                     VEC r = d[4 * h + j] + b;
                     STORE(y + to, addend ? r + LOAD(addend + to) : r);
                 }
             }
         }
-        int64_t begin = column * 4, end = least(begin + (stop - t) * 4, p->out_width);
+        int64_t begin = column * 4, end = least(begin + (stop - t) * 4, p->out[1]);
         for (int64_t h = 0; h < high; h++)
-            plk_apply(&p->act, (end - begin) * LANES, y + (base + h * p->out_width + begin) * LANES);
+            plk_apply(&p->act, (end - begin) * LANES, y + (base + h * p->out[1] + begin) * LANES);
     }
 }
 
 /* The products of one piece of U; meanwhile prefetches the weights of the next one (`lines` cache lines of each block
  * of filters, at steps of row_of_w). */
-static void NAME(multiply_piece)(const plk_winograd_blocked *p, const cut *k, const float *v, const float *u, float *m,
+static void NAME(multiply_piece)(const plk_conv_blocked *p, const cut *k, const float *v, const float *u, float *m,
                                  int64_t n, int64_t panels, int64_t m_point, int64_t depth, int add, const float *next,
                                  int64_t lines, int64_t row_of_w)
 {
@@ -214,7 +214,7 @@ static void NAME(multiply_piece)(const plk_winograd_blocked *p, const cut *k, co
 }
 
 /* The tiles [first, first + n), at v, of the blocks of filters [f, f + blocks). */
-static void NAME(item)(const plk_winograd_blocked *p, const cut *k, void *const *bufs, const float *v, float *u,
+static void NAME(item)(const plk_conv_blocked *p, const cut *k, void *const *bufs, const float *v, float *u,
                        float *m, int64_t f, int64_t blocks, int64_t first, int64_t n)
 {
     int64_t panels = over(blocks, 2), m_step = panels * 2 * LANES, row_of_w = p->channels * 9 * LANES;
@@ -239,7 +239,7 @@ static void NAME(item)(const plk_winograd_blocked *p, const cut *k, void *const 
 static void NAME(piece)(void *arg, int64_t i)
 {
     const work *w = arg;
-    const plk_winograd_blocked *p = w->p;
+    const plk_conv_blocked *p = w->p;
     const cut *k = w->k;
     float *v = w->scratch + pl_thread_pool_index() * (k->v + k->strip + k->u + k->m), *strip = v + k->v;
     float *u = strip + k->strip, *m = u + k->u;

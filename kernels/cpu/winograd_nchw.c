@@ -7,10 +7,9 @@
  * A data gradient is a forward convolution of dy with rotated windows. Images are divided into chunks whose transforms
  * fit the outer cache. Within a chunk, all threads transform tiles; then each computes blocks of products, whose
  * results stay in its inner cache until they are transformed back. Lanes are channels throughout. */
-#include "winograd_nchw.h"
+#include "conv.h"
 #include "engine/core/scratch.h"
 #include "lanes.h"
-#include "onednn.h"
 #include "parts.h"
 #include "simd.h"
 
@@ -284,13 +283,13 @@ static void matmul(int64_t depth, const float *a, int64_t a_row, int64_t a_step,
 
 /* ---- whole convolutions ------------------------------------------------------------------------------------------ */
 
-static work work_of(const plk_winograd_nchw *p)
+static work work_of(const plk_conv *p)
 {
-    work w = {p->n, p->channels, p->filters, p->height, p->width, p->out_height, p->out_width, p->pad_h, p->pad_w,
+    work w = {p->n, p->channels, p->filters, p->size[1], p->size[2], p->out[1], p->out[2], p->pad[1], p->pad[2],
               0, 0, 0, 0, 0, 0, 1};
     if (p->kind == PLK_CONV_DATA)                         /* the other way round */
-        w = (work){p->n, p->filters, p->channels, p->out_height, p->out_width, p->height, p->width, 2 - p->pad_h,
-                   2 - p->pad_w, 0, 0, 0, 0, 0, 0, 1};
+        w = (work){p->n, p->filters, p->channels, p->out[1], p->out[2], p->size[1], p->size[2], 2 - p->pad[1],
+                   2 - p->pad[2], 0, 0, 0, 0, 0, 0, 1};
     w.tiles_high = (w.out_height + 3) / 4;
     w.tiles_wide = (w.out_width + 3) / 4;
     w.rows = w.n * w.tiles_high;
@@ -372,7 +371,7 @@ static void forward_piece(void *arg, int64_t item)
         forward_block(w, &a->v, part_u, a->u_point, m, a->bias, a->y, a->first, a->tiles, b, f, end);
 }
 
-static int forward(const plk_winograd_nchw *p, const float *x, const float *weight, const float *bias, float *y)
+static int forward(const plk_conv *p, const float *x, const float *weight, const float *bias, float *y)
 {
     pass a = {.w = work_of(p), .x = x, .weight = weight, .bias = bias, .y = y, .turned = p->kind == PLK_CONV_DATA};
     const work *w = &a.w;
@@ -424,7 +423,7 @@ static void gradient_part(void *arg, int64_t part)
         weight_store(w, m, PANEL, a->m_point, a->y, f, n_filters, c, least(PANEL, w->channels - c));
 }
 
-static int weight_gradient(const plk_winograd_nchw *p, const float *dy, const float *x, float *dw)
+static int weight_gradient(const plk_conv *p, const float *dy, const float *x, float *dw)
 {
     pass a = {.w = work_of(p), .x = x, .dy = dy, .y = dw};
     const work *w = &a.w;
@@ -456,7 +455,7 @@ static int weight_gradient(const plk_winograd_nchw *p, const float *dy, const fl
 /* bufs: x, w, bias if any, y | dy, w, dx | dy, x, dw */
 PLK_KERNEL(plk_winograd_nchw_run)
 {
-    const plk_winograd_nchw *p = params;
+    const plk_conv *p = params;
     (void)scalars;
     if (p->kind == PLK_CONV_WEIGHT)
         return weight_gradient(p, bufs[0], bufs[1], bufs[2]);

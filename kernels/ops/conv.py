@@ -16,6 +16,7 @@ from ...engine.error import OperatorError, ShapeError
 from ..record import COUNT, REACH, Array, Attrs, Fill, Param, Shape, Type, Types, operator, sample
 from ..shapes import must_be, same_dtype
 from ..traits import Convolution
+from .dense import nearest, product
 
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
@@ -204,7 +205,7 @@ def columns(xp: Any, g: Geometry, x: Array) -> Array:
 def conv_forward(xp: Any, g: Geometry, x: Array, w: Array) -> Array:
     x, w = _first(xp, g, x), _first(xp, g, w)
     f, out = w.shape[0], g.conv_out(x.shape[2:])
-    y = w.reshape(g.groups, f // g.groups, prod(w.shape[1:])) @ columns(xp, g, x)
+    y = product(xp, w.reshape(g.groups, f // g.groups, prod(w.shape[1:])), columns(xp, g, x))
     return _last(xp, g, y.reshape(x.shape[0], f, *out))
 
 
@@ -263,7 +264,7 @@ def bias_grad(F: Any, g: Geometry, dy: Array) -> Array:
 def _conv_ref(xp, x, w, bias=None, *, kernel, stride, dilate, pad, num_group, no_bias, layout, **_):
     g = geometry("Convolution", kernel, stride, dilate, pad, num_group, layout)
     y = conv_forward(xp, g, x, w)
-    return y if no_bias else plus_bias(g, y, bias)
+    return nearest(xp, y if no_bias else plus_bias(g, y, bias), x)
 
 
 def taps_of(

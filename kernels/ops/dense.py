@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+from typing import Any
 
 from ...engine.error import ShapeError
 from ..record import Array, Param, Type, Types, operator, sample
@@ -56,9 +57,29 @@ def _dense_fill(ins, num_hidden, no_bias, flatten):
     return ins
 
 
+def sum_dtype(x: Array) -> str | None:
+    """The dtype in which products of 8-bit integers are summed; None: that of the operands."""
+    return "int64" if str(x.dtype) in ("int8", "uint8") else None
+
+
+def nearest(xp: Any, y: Array, like: Array) -> Array:
+    """Sums of products in the dtype of the operands; 8-bit integers beyond it become its limits, as
+    in MXNet's convolution."""
+    if sum_dtype(like) is None:
+        return y
+    signed = str(like.dtype) == "int8"
+    return xp.clip(y, -128 if signed else 0, 127 if signed else 255).astype(like.dtype)
+
+
+def product(xp: Any, a: Array, b: Array) -> Array:
+    """a @ b, of 8-bit integers not yet in their dtype."""
+    dtype = sum_dtype(a)
+    return a @ b if dtype is None else a.astype(dtype) @ b.astype(dtype)
+
+
 def _dense_ref(xp, x, w, bias=None, *, num_hidden, no_bias, flatten):
-    y = (x.reshape(x.shape[0], prod(x.shape[1:])) if flatten else x) @ w.T
-    return y if no_bias else y + bias
+    y = product(xp, x.reshape(x.shape[0], prod(x.shape[1:])) if flatten else x, w.T)
+    return nearest(xp, y if no_bias else y + bias, x)
 
 
 def _dense_grad(F, dys, xs, ys, num_hidden, no_bias, flatten):
@@ -160,7 +181,8 @@ def _dot_ref(xp, a, b, *, transpose_a, transpose_b, forward_stype, to_scalar):
     left, k, right, _ = _split_dot(a.shape, b.shape, transpose_a, transpose_b)
     a = a.reshape(k, prod(left)).T if transpose_a else a.reshape(prod(left), k)
     b = b.reshape(prod(right), k).T if transpose_b else b.reshape(k, prod(right))
-    return (a @ b).reshape((left + right) or _of_vectors(to_scalar))
+    y = nearest(xp, product(xp, a, b), a)
+    return y.reshape((left + right) or _of_vectors(to_scalar))
 
 
 def _dot_grad(F, dys, xs, ys, transpose_a, transpose_b, forward_stype, to_scalar):
@@ -262,9 +284,9 @@ def _batch_dot_infer(ins, transpose_a, transpose_b, forward_stype):
 
 
 def _batch_dot_ref(xp, a, b, *, transpose_a, transpose_b, forward_stype):
-    return (xp.swapaxes(a, -1, -2) if transpose_a else a) @ (
-        xp.swapaxes(b, -1, -2) if transpose_b else b
-    )
+    a = xp.swapaxes(a, -1, -2) if transpose_a else a
+    b = xp.swapaxes(b, -1, -2) if transpose_b else b
+    return nearest(xp, product(xp, a, b), a)
 
 
 def matmul_grads(

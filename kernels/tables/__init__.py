@@ -10,7 +10,7 @@ import importlib
 from .. import module_names, ops  # noqa: F401  (pointwise entries are made from the records)
 from ..native import Table
 
-CPU, CUDA = Table(), Table()
+CPU, CUDA = Table(widens=True), Table()
 on_cpu, on_cuda = CPU.native, CUDA.native
 
 for _name in module_names(__file__):

@@ -28,11 +28,10 @@ def stored_type(t: Type, tag: str) -> Type | None:
 
 
 def pointwise_wants(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Wanted | None:
-    """The first layout among the inputs, if no blocked axis is padded or broadcast."""
+    """The first layout among the inputs, if no blocked axis is broadcast. Where the last block is
+    not full, what lies in the rest of it is computed too, and nobody reads it."""
     tag, shape = next((t.layout for t in ins if t.layout), ""), outs[0].shape
     if not tag or len(outs) > 1 or len(parse(tag).order) != len(shape):
-        return None
-    if not _whole(outs[0], tag):
         return None
     blocked = {axis for _, axis in parse(tag).blocks}
     tags = []
@@ -88,7 +87,7 @@ def _is_by_channels(tag: str) -> bool:
 def pooling_wants(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Wanted | None:
     tag = ins[0].layout
     last = (attrs["layout"] or "").endswith("C")
-    if not tag or last or not _is_by_channels(tag) or not _whole(ins[0], tag):
+    if not tag or last or not _is_by_channels(tag):
         return None
     return Wanted([tag], [tag])
 

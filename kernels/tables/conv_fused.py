@@ -5,16 +5,16 @@ from __future__ import annotations
 
 from math import prod
 
-from ...engine import ffi, lib, settings
+from ...engine import lib, settings
 from .. import cuda
-from ..cpu import onednn
 from ..cpu.convolve import MAX_IMAGE
-from ..cpu.layout import FLOPS_PER_US, collapse, cost
-from ..layouts import physical_shape, strides
+from ..cpu.layout import FLOPS_PER_US, cost
+from ..layouts import pieces, strides
 from ..native import Native, Wanted
 from ..ops import conv_fused
 from ..ops.conv import Geometry
-from ..record import Attrs, Operator, Types
+from ..record import Attrs, Operator, Type, Types
+from ..shapes import contiguous
 from ..spec import ITEM_BYTES
 from ..strided_copies import StridedCopy
 from . import CPU, conv, on_cpu, on_cuda
@@ -32,150 +32,110 @@ def blocked(ndim: int) -> str:
     return f"aB{'cdefg'[: ndim - 2]}{block()}b"
 
 
-def _blocked_weights() -> str:
-    """The layout of the weights of a two-dimensional convolution on such data."""
-    return f"ABcd{block()}b{block()}a"
+def _conv_weights(g: Geometry) -> str:
+    """The layout of a convolution's weights on such data; with groups they are an axis in front."""
+    b = block()
+    if g.groups == 1:
+        return f"AB{'cd'[: len(g.kernel)]}{b}b{b}a"
+    return f"aBC{'de'[: len(g.kernel)]}{b}c{b}b"
 
 
-def _channels_last(ndim: int) -> str:
-    return f"a{'cdefg'[: ndim - 2]}b"
+def _bias(filters: int) -> str:
+    """The layout of the bias: filled up to whole blocks."""
+    return f"A{block()}a" if filters % block() else ""
 
 
-def _fused_fields(ins, outs, attrs):
-    g = conv.geometry("_conv", attrs)
-    call = conv.Call(g, ins[0].shape, outs[0].shape)
-    fields = conv.fields_of(lib.PLK_CONV_FORWARD, call, True)
-    fields["sum"] = attrs["add"]
-    for name, t in zip(("x_layout", "w_layout", "y_layout"), (ins[0], ins[1], outs[0])):
-        ndim = len(t.shape)
-        axes = "abcdefg"[:ndim]
-        # the call may reorder row-major weights; not data, if a residual is added in place
-        plain = axes
-        if name[0] != "w" and g.channels_last:
-            plain = _channels_last(ndim)
-        elif name[0] == "w" and not g.channels_last:
-            plain = ""
-        fields[name] = (t.layout or plain).encode()
-    return fields
-
-
-# kernels of oneDNN that are not JIT-compiled for a shape
-SLOW = (b"ref", b"gemm", b"x64:gemm")
+def _whole(n: int) -> int:
+    """n channels, filled up to whole blocks."""
+    return n + -n % block()
 
 
 @CPU.wants("_conv")
 def conv_wants(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Wanted | None:
-    """Blocked channels where oneDNN has a JIT-compiled kernel for them, else what it prefers."""
-    if suits_winograd(ins, outs, attrs):
-        data = blocked(4)
-        return Wanted((data, _blocked_weights(), "", data)[: len(ins)], (data,))
-    if _suits_direct(ins, outs, attrs):
-        x, w = _direct_layouts(ins[0])
-        return Wanted((x, w, "", blocked(4))[: len(ins)], (blocked(4),))
-    if _suits_depth(ins, outs, attrs):
-        x, w = blocked(4), f"Abcde{block()}a"
-        return Wanted((x, w, "", x)[: len(ins)], (x,))
-    if not _usable(ins):
+    """Blocked channels where kernels for them are the fastest ones, else row-major arrays."""
+    found = _suited(ins, outs, attrs)
+    if found is None:
         return None
-    ndim = len(ins[0].shape)
-    fields = _fused_fields([t._replace(layout="") for t in ins], outs, attrs)
-    given, free = fields["x_layout"], b""
-    whole = lambda n: n % block() == 0
-    x_tag = blocked(ndim).encode() if whole(fields["channels"]) else given
-    y_tag = blocked(ndim).encode() if whole(fields["filters"]) else given
-    # a tag counts the axes as (batch, channels, space): here it would mean another layout
-    choices = (
-        [(given, given)]
-        if fields["channels_last"]
-        else [(x_tag, y_tag), (given, y_tag), (free, free)]
-    )
-    for before, after in choices:
-        layouts = {"x_layout": before, "y_layout": after, "w_layout": b""}
-        c = ffi.new("plk_conv *", fields | layouts)
-        kernel = ffi.new("char[]", lib.PLK_LAYOUT_CHARS)
-        if not lib.plk_dnn_conv_layouts(c, kernel):
-            continue
-        if ffi.string(kernel).startswith(SLOW):
-            continue
-        names = [ffi.string(t).decode() for t in (c.x_layout, c.w_layout, c.y_layout)]
-        x, w, y = ("" if t == given.decode() and i != 1 else t for i, t in enumerate(names))
-        return Wanted((x, w, "", y)[: len(ins)], (y,))
+    _, x, w = found
+    y = blocked(len(ins[0].shape))
+    return Wanted((x, w, _bias(outs[0].shape[1]), y)[: len(ins)], (y,))
+
+
+def _suited(ins, outs, attrs):
+    """(the entry of the best kernel for blocked channels, the layouts that it needs for data and
+    weights), or None."""
+    g = conv.geometry("_conv", attrs)
+    if conv.FORCE_PLAIN or g.channels_last or len(g.kernel) > 2:
+        return None
+    if any(t.dtype != "float32" or 0 in t.shape for t in (*ins, *outs)):
+        return None
+    data = blocked(len(ins[0].shape))
+    if suits_winograd(ins, outs, attrs):
+        return _winograd, data, _conv_weights(g)
+    if _suits_direct(ins, outs, attrs):
+        if _few_channels(ins[0], g):
+            return _direct, "", f"Ab{'cd'[: len(g.kernel)]}{block()}a"
+        return _direct, data, _conv_weights(g)
+    if g.groups == ins[0].shape[1] == outs[0].shape[1]:
+        return _depth, data, f"Abc{'de'[: len(g.kernel)]}{block()}a"
     return None
-
-
-def _ours(types) -> bool:
-    """Do our own kernels for blocked channels take these types?"""
-    return not conv.FORCE_PLAIN and all(t.dtype == "float32" and 0 not in t.shape for t in types)
-
-
-def _usable(types) -> bool:
-    return _ours(types) and onednn.load()
 
 
 @on_cpu("_conv", layouts=True)
 def fused_conv_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
-    found = _winograd(ins, outs, attrs) or _direct(ins, outs, attrs) or _depth(ins, outs, attrs)
-    if found:
-        return found
-    if not _usable(ins) or ins[2].layout or attrs["add"] and ins[3].layout != outs[0].layout:
+    if not any(t.layout for t in (*ins, *outs)):
+        call = conv.Call(conv.geometry("_conv", attrs), ins[0].shape, outs[0].shape)
+        return conv.native_of(
+            lib.PLK_CONV_FORWARD,
+            call,
+            (*ins, *outs),
+            bias=True,
+            add=attrs["add"],
+            w_last=False,
+            **_act_fields(attrs),
+        )
+    found = _suited(ins, outs, attrs)
+    if found is None:
         return None
-    fields = _fused_fields(ins, outs, attrs)
-    primitive = lib.plk_dnn_conv(ffi.new("plk_conv *", fields), False)
-    after = {"y": 3, "n": prod(physical_shape(outs[0].shape, outs[0].layout))}
-    if attrs["add"]:
-        after |= {"addend": 3, "y": 4}
-    after |= _act_fields(attrs)
-    return conv.primitive_of(primitive, conv.us_of(fields, (*ins, *outs)), **after)
+    entry, x, w = found
+    y = blocked(len(ins[0].shape))
+    wanted = (x, w, _bias(outs[0].shape[1]), y)[: len(ins)]
+    if tuple(t.layout for t in ins) != wanted or outs[0].layout != y:
+        return None
+    return entry(conv.geometry("_conv", attrs), ins, outs, attrs)
 
 
-MOST_COPIED_BYTES = 2 << 20  # measured: from here on oneDNN is faster, because it skips the padding
+MOST_COPIED_BYTES = 2 << 20  # the rows of windows that are copied
 
 
 def _suits_direct(ins, outs, attrs) -> bool:
-    """Does conv_blocked.c compute this `_conv`, in the layouts it needs?"""
+    """Does conv_blocked.c compute this `_conv`?"""
     g = conv.geometry("_conv", attrs)
     x, y = ins[0], outs[0]
-    if len(g.kernel) != 2 or g.groups > 1 or g.channels_last or not _ours((*ins, *outs)):
+    if g.groups > 1 and (x.shape[1] // g.groups % block() or y.shape[1] // g.groups % block()):
         return False
-    if y.shape[1] % block() or prod(x.shape[1:]) > MAX_IMAGE:
+    if _whole(x.shape[1]) * prod(x.shape[2:]) > MAX_IMAGE:
         return False
     # the rows of a window are copied, and the padding is multiplied too
-    reach = [(k - 1) * d + 1 for k, d in zip(g.kernel, g.dilate)]
-    width = (y.shape[3] - 1) * g.stride[1] + reach[1]
-    copied = x.shape[1] * reach[0] * width * ITEM_BYTES["float32"]
-    return copied <= MOST_COPIED_BYTES or not any(g.pad) and g.kernel == g.stride == (1, 1)
+    width = (y.shape[-1] - 1) * g.stride[-1] + g.reach[-1]
+    rows = g.reach[0] if len(g.kernel) == 2 else 1
+    copied = x.shape[1] * rows * width * ITEM_BYTES["float32"]
+    return copied <= MOST_COPIED_BYTES or not any(g.pad) and {*g.kernel, *g.stride} == {1}
 
 
-def _direct_layouts(x) -> tuple[str, str]:
-    """The layouts that conv_blocked.c needs for data and weights."""
-    if x.shape[1] % block():
-        return "", f"Abcd{block()}a"
-    return blocked(4), _blocked_weights()
+def _few_channels(x: Type, g: Geometry) -> bool:
+    """Is a row-major image read as it is?"""
+    return not x.layout and g.groups == 1 and x.shape[1] < block()
 
 
-def _direct(ins, outs, attrs):
-    x, w, y = ins[0], ins[1], outs[0]
-    data = blocked(4)
-    if not _suits_direct(ins, outs, attrs) or (x.layout, w.layout) != _direct_layouts(x):
-        return None
-    if y.layout != data or ins[2].layout or attrs["add"] and ins[3].layout != data:
-        return None
-    g = conv.geometry("_conv", attrs)
+def _direct(g, ins, outs, attrs):
+    x, y = ins[0], outs[0]
     fields = {
-        "lanes": block(),
+        **_blocked_fields(g, x, y, attrs),
         "x_lanes": block() if x.layout else 1,
-        "add": attrs["add"],
-        "n": x.shape[0],
-        "channels": x.shape[1],
-        "filters": y.shape[1],
-        "size": x.shape[2:],
-        "out": y.shape[2:],
-        **{k: getattr(g, k) for k in ("kernel", "stride", "dilate", "pad")},
-        **_act_fields(attrs),
         "rectify": _rectify(attrs),
     }
-    us = cost(*ins, *outs) + 2 * prod(y.shape) * x.shape[1] * prod(g.kernel) / FLOPS_PER_US
-    return Native("plk_conv_blocked_run", ("plk_conv_blocked", fields), us)
+    return Native("plk_conv_blocked_run", ("plk_conv_blocked", fields), _us(g, ins, outs))
 
 
 def _rectify(attrs) -> int:
@@ -187,40 +147,31 @@ def _rectify(attrs) -> int:
     return lib.PLK_RELU if named in (("relu", None), ("Activation", "relu")) else 0
 
 
-def _suits_depth(ins, outs, attrs) -> bool:
-    """A depthwise convolution: does conv_depth.c compute it, in the layouts it needs?"""
-    g = conv.geometry("_conv", attrs)
-    x, y = ins[0], outs[0]
-    if len(g.kernel) != 2 or g.channels_last or not _ours((*ins, *outs)):
-        return False
-    return g.groups == x.shape[1] == y.shape[1] and y.shape[1] % block() == 0
+def _depth(g, ins, outs, attrs):
+    fields = _blocked_fields(g, ins[0], outs[0], attrs)
+    fields["channels"] = fields["filters"]
+    return Native("plk_conv_depth_run", ("plk_conv_blocked", fields), _us(g, ins, outs))
 
 
-def _depth(ins, outs, attrs):
-    x, w, y = ins[0], ins[1], outs[0]
-    data, b = blocked(4), block()
-    g = conv.geometry("_conv", attrs)
-    if (x.layout, w.layout, y.layout) != (data, f"Abcde{b}a", data) or ins[2].layout:
-        return None
-    if not _suits_depth(ins, outs, attrs) or attrs["add"] and ins[3].layout != data:
-        return None
-    fields = _blocked_fields(g, x, y, attrs)
-    fields |= {k: getattr(g, k) for k in ("kernel", "stride", "dilate", "pad")}
-    us = cost(*ins, *outs) + 2 * prod(y.shape) * prod(g.kernel) / FLOPS_PER_US
-    return Native("plk_conv_depth_run", ("plk_conv_depth", fields), us)
+def _us(g, ins, outs) -> float:
+    """Estimated microseconds on one core."""
+    products = prod(outs[0].shape) * ins[0].shape[1] // g.groups * prod(g.kernel)
+    return cost(*ins, *outs) + 2 * products / FLOPS_PER_US
 
 
 def _blocked_fields(g, x, y, attrs):
-    """The parameters of our own kernels for blocked channels."""
+    """The parameters of our own kernels for blocked channels; one dimension is a row of two."""
+    one = (1,) * (2 - len(g.kernel))
     return {
         "lanes": block(),
         "n": x.shape[0],
         "channels": x.shape[1],
-        "filters": y.shape[1],
-        "height": x.shape[2],
-        "width": x.shape[3],
-        "out_height": y.shape[2],
-        "out_width": y.shape[3],
+        "filters": _whole(y.shape[1]),
+        "groups": g.groups,
+        "size": (*one, *x.shape[2:]),
+        "out": (*one, *y.shape[2:]),
+        **{k: (*one, *getattr(g, k)) for k in ("kernel", "stride", "dilate")},
+        "pad": (*(0,) * len(one), *g.pad),
         "add": attrs["add"],
         **_act_fields(attrs),
     }
@@ -250,9 +201,7 @@ def suits_winograd(ins: Types, outs: Types, attrs: Attrs) -> bool:
     n, channels, _ = g.split(ins[0].shape)
     _, filters, out = g.split(outs[0].shape)
     unit = g._replace(pad=()) == Geometry((3, 3), (1, 1), (1, 1), (), 1, False)
-    if not unit or not _ours((*ins, *outs)) or settings.get("PLAIT_TIER") == 0:
-        return False
-    if channels % block() or filters % block():
+    if not unit or settings.get("PLAIT_TIER") == 0 or channels % block() or filters % block():
         return False
     tiles = n * prod(-(-size // 4) for size in out)
     pairs = channels * filters
@@ -261,33 +210,31 @@ def suits_winograd(ins: Types, outs: Types, attrs: Attrs) -> bool:
     return products + pairs * WEIGHT_US + tiles * (channels + filters) * TILE_US < direct
 
 
-def _winograd(ins, outs, attrs):
-    x, w, y = ins[0], ins[1], outs[0]
-    data = blocked(4)
-    if (x.layout, w.layout, y.layout) != (data, _blocked_weights(), data) or ins[2].layout:
-        return None
-    if attrs["add"] and ins[3].layout != data or not suits_winograd(ins, outs, attrs):
-        return None
-    g = conv.geometry("_conv", attrs)
+def _winograd(g, ins, outs, attrs):
+    x, y = ins[0], outs[0]
     us = cost(*ins, *outs) + 2 * prod(y.shape) * x.shape[1] * 3 / FLOPS_PER_US
-    return Native(
-        "plk_winograd_blocked_run",
-        ("plk_winograd_blocked", _blocked_fields(g, x, y, attrs) | {"pad": g.pad}),
-        us,
-    )
+    fields = _blocked_fields(g, x, y, attrs)
+    return Native("plk_winograd_blocked_run", ("plk_conv_blocked", fields), us)
 
 
 @on_cpu("_reorder", layouts=True)
 def reorder_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, y = ins[0], outs[0]
-    steps = strides(x.shape, x.layout, y.layout)
-    own = None if steps is None else copy_native("plk_copy_run", StridedCopy(*steps), y, (x, y))
-    if own and steps and len(collapse(*steps)[0]) < 2 or not _usable(ins):
-        return own
-    tags = [t.layout.encode() for t in (x, y)]
-    return conv.primitive_of(
-        lib.plk_dnn_reorder(len(x.shape), list(x.shape), *tags), cost(x, y) + 1
-    )
+    if steps := strides(x.shape, x.layout, y.layout):
+        return copy_native("plk_copy_run", StridedCopy(*steps), y, (x, y))
+    if x.dtype != "float32" or x.layout and y.layout:
+        return None
+    found, at = pieces(x.shape, x.layout or y.layout), contiguous(x.shape)
+    fields = {
+        "back": bool(x.layout),
+        "ndim": len(found),
+        "axis": [p.axis for p in found],
+        "shape": [p.size for p in found],
+        "unit": [p.unit for p in found],
+        "limit": [x.shape[p.axis] for p in found],
+        "step": [p.unit * at[p.axis] for p in found],
+    }
+    return Native("plk_block_run", ("plk_block", fields), cost(x, y) + 1)
 
 
 # ---- CUDA ----------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-"""Matrix products: float32 on CPUs; on GPUs all float dtypes. GPUs accumulate 16-bit floats in
-float32, and round float32 to TF32 if PLAIT_TF32 is set."""
+"""Matrix products: float32, 16-bit floats, int8 and uint8 on CPUs; on GPUs all float dtypes. 16-bit
+floats are summed in float32, integers in int32; GPUs round float32 to TF32 if PLAIT_TF32 is set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from .. import cuda
 from ..activations import NUMBERS
-from ..cpu.layout import FLOPS_PER_US, cost
+from ..cpu.layout import FLOPS_PER_US, code, cost
 from ..native import Native
 from ..record import FLOATS, Attrs, Operator, Types
 from ..spec import ITEM_BYTES
@@ -59,11 +59,19 @@ def _dot_sum(ins, outs, attrs) -> Call:
 # ---- CPU -----------------------------------------------------------------------------------------
 
 
+SUMMED = ("float32", "float16", "bfloat16", "int8", "uint8")
+# steps of which sums in int32 cannot overflow
+MOST_STEPS = {"int8": 2**31 // 128**2 - 1, "uint8": 2**31 // 255**2 - 1}
+
+
 def _on_cpu(call: Call | None, ins, outs, **epilogue) -> Native | None:
-    if call is None or any(t.dtype != "float32" for t in ins):
+    dtype = ins[0].dtype
+    if call is None or dtype not in SUMMED or any(t.dtype != dtype for t in (*ins, *outs)):
         return None
     n_batch, m, n, k = call.n_batch, call.m, call.n, call.k
-    fields = {**call._asdict(), "a_step": m * k, "b_step": k * n, **epilogue}
+    if dtype in MOST_STEPS and (k > MOST_STEPS[dtype] or call.alpha != 1):
+        return None
+    fields = {**call._asdict(), "a_step": m * k, "b_step": k * n, "dtype": code(dtype), **epilogue}
     us = cost(*ins, *outs) + 0.3 + 2 * n_batch * m * n * k / FLOPS_PER_US
     return Native("plk_gemm_run", ("plk_gemm", fields), us)
 

@@ -9,12 +9,15 @@ from .. import cuda
 from ..cpu.layout import code, cost, nbytes
 from ..native import Native
 from ..record import HALVES, NATIVE, NUMERIC, Attrs, Operator, Types
-from ..shapes import lines
+from ..shapes import Lines, lines
+from ..spec import ITEM_BYTES
 from . import on_cpu, on_cuda
 
 INDEX_DTYPES = ("float32", "float64", "int32", "int64", "uint8")
 # ret_typ -> whether it returns values, indices, a mask
 GIVE = {"value": (1, 0, 0), "indices": (0, 1, 0), "both": (1, 1, 0), "mask": (0, 0, 1)}
+# of lines that are sorted side by side: their elements at most, their number at least. FEW: sort.c
+LONGEST, LEAST, FEW = 2048, 8, 64
 BITS = (lib.PLK_SORT_VALUES, lib.PLK_SORT_INDICES, lib.PLK_SORT_MASK)
 
 
@@ -22,6 +25,16 @@ def _wanted(op, attrs) -> tuple[tuple[int, int, int], str]:
     """(what is returned, the dtype of indices)"""
     give = attrs.get("ret_typ", {"sort": "value", "argsort": "indices"}.get(op.name))
     return GIVE[give], attrs.get("dtype", "int64")
+
+
+def _side_by_side(dtype: str, along: Lines, k: int, give: tuple[int, int, int]) -> bool:
+    """Are there enough lines for one in each lane, short enough for a network of comparisons?"""
+    _, indices, mask = give
+    serves = ITEM_BYTES[dtype] <= 4 if indices else ITEM_BYTES[dtype] >= 4
+    few = k <= FEW and 4 * k < along.n  # found in one pass
+    longest = LONGEST // 2 if indices or ITEM_BYTES[dtype] == 8 else LONGEST
+    many = along.outer * along.inner if along.inner == 1 else along.inner
+    return serves and not mask and not few and along.n <= longest and many >= LEAST
 
 
 @on_cpu("sort", "argsort", "topk")
@@ -38,8 +51,10 @@ def sort_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | No
         "ascend": attrs["is_ascend"],
         "give": sum(bit for bit, is_given in zip(BITS, give) if is_given),
     }
-    us = cost(x, *outs, steps=prod(x.shape) * 2 * log2(along.n + 2))
-    return Native("plk_sort_run", ("plk_sort", fields), us)
+    function, steps = "plk_sort_run", prod(x.shape) * 2 * log2(along.n + 2)
+    if _side_by_side(x.dtype, along, fields["k"], give):
+        function, steps = "plk_sort_lines", steps / 8
+    return Native(function, ("plk_sort", fields), cost(x, *outs, steps=steps))
 
 
 @on_cuda("sort", "argsort", "topk")

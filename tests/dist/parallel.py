@@ -196,6 +196,9 @@ def split_weights(sizes: str, words: str, file: str) -> None:
             for name, p in net.collect_params().items():
                 g = p.grad() if p._part is None else p._part.whole(p.grad())
                 saved["grad " + name] = g.asnumpy()
+        gradients = [p.grad() for p in net.collect_params().values()]
+        norm = gluon.utils.clip_global_norm(gradients, 2.0, check_isfinite=step % 2 == 0)
+        saved[f"norm {step}"] = np.float32(norm if step % 2 == 0 else norm.asscalar())
         trainer.step(8)
     for name, p in net.collect_params().items():
         rows = dist.all_gather(p.data().reshape((1, -1)), group=mesh.group("data")).asnumpy()

@@ -31,11 +31,11 @@ class Conditions(NamedTuple):
             ISA: self.isa,
             "PLAIT_TIER": self.tier,
             "OMP_NUM_THREADS": str(self.threads),
-        } | isa.environment(self.isa)
+        }
 
     def environment(self) -> dict[str, str]:
         """Of a process with these conditions. Numbers do not depend on the hash seed."""
-        return {**os.environ, "OMP_WAIT_POLICY": "passive", "PYTHONHASHSEED": "0"} | {
+        return {**os.environ, "PYTHONHASHSEED": "0"} | {
             "PYTHONPATH": str(ROOT),
             **self.variables(),
         }

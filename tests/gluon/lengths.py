@@ -23,7 +23,7 @@ class Tagger(gluon.HybridBlock):
     def __init__(self):
         super().__init__()
         with self.name_scope():
-            self.lstm = rnn.LSTM(16, layout="NTC", input_size=8)
+            self.lstm = rnn.LSTM(16, 2, layout="NTC", input_size=8)
             self.head = nn.Dense(4, flatten=False, in_units=16)
 
     def hybrid_forward(self, F, x):

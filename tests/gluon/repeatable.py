@@ -45,7 +45,7 @@ def convolutional():
         nn.Conv2D(32, 3, padding=1),
         nn.BatchNorm(),
         nn.Activation("relu"),
-        nn.Conv2D(32, 3, padding=1, groups=32),  # sums that oneDNN would split among threads
+        nn.Conv2D(32, 3, padding=1, groups=32),  # its gradient of weights is summed in parts
         nn.Conv2D(64, 1, activation="relu"),
         nn.MaxPool2D(),
         nn.Dropout(0.2),

@@ -2,7 +2,7 @@
 # On a machine with a GPU and neither this project's environment nor a network: builds, tests, measures.
 #   bash tests/gpu/run.sh [build|test|bench|all] [arguments for pytest, or for the benchmark]
 # PYTHON: the interpreter (python3), which has NumPy, CuPy, pytest, hypothesis and, for comparison, torch with CUDA.
-# WHEELS: a folder with the wheels that it lacks (.whl): cffi and pycparser, onednn-* where the CPU is compared.
+# WHEELS: a folder with the wheels that it lacks (.whl): cffi and pycparser.
 # Logs go to $OUT, or to /tmp/plait-gpu. See docs/design/gpu.md, "On a machine that is lent".
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)

@@ -4,11 +4,9 @@ import numpy as np
 import plait as mx
 import pytest
 from plait import nd
-from plait.engine import ffi, lib
 from plait.graph import passes
 from plait.graph.graph import Builder, topological, variable
 from plait.graph.program import lower
-from plait.kernels.cpu import onednn
 from plait.kernels.cpu.backend import CPU
 from plait.kernels.layouts import parse
 from plait.kernels.ops.conv import conv_forward, geometry
@@ -16,7 +14,6 @@ from plait.kernels.record import Type
 from plait.kernels.tables import conv_fused
 
 F = Builder()
-pytestmark = pytest.mark.skipif(not onednn.load(), reason="oneDNN is not installed")
 
 
 @pytest.fixture(autouse=True)
@@ -389,17 +386,15 @@ def test_training_keeps_batch_statistics():
 @pytest.mark.parametrize("size", [1, 9])
 @pytest.mark.parametrize("add", [False, True])
 def test_odd_channels_have_compiled_kernels(channels, filters, size, add):
-    """Several tags name the weights of one element in one memory; a primitive knows one of them."""
+    """Filled up to whole blocks, also where the next convolution reads them."""
     v = given(x=(1, channels, size, size), w=(filters, channels, 1, 1), a=(1, filters, size, size))
     outputs = [F.relu(conv(v) + v["a"] if add else conv(v))]
     _, got, want = both(outputs, v, stable=("w",))
     assert_same(got, want)
     made = passes.compile_passes(outputs, mx.cpu(), stable=[v["w"]])
     (node,) = [n for n in topological(made) if n.op and n.op.name == "_conv"]
-    fields = conv_fused._fused_fields([x.type for x in node.inputs], node.types, node.attrs)
-    name = ffi.new("char[]", lib.PLK_LAYOUT_CHARS)
-    assert lib.plk_dnn_conv_layouts(ffi.new("plk_conv *", fields), name)
-    assert not ffi.string(name).startswith(b"ref")
+    found = CPU.choose(node.op, [x.type for x in node.inputs], node.types, node.attrs)
+    assert found.function == "plk_conv_blocked_run"
 
 
 def test_layouts_have_tags():
@@ -411,9 +406,7 @@ def test_layouts_have_tags():
             assert t.layout == "" or len(parse(t.layout).order) == len(t.shape)
 
 
-def test_without_onednn(monkeypatch):
-    """Our own kernels serve blocks of channels alone."""
-    monkeypatch.setattr(onednn, "load", lambda: False)
+def test_layers_in_blocks():
     b = conv_fused.block()
     v = given(x=(1, 3, 33, 33), w=(2 * b, 3, 3, 3), d=(2 * b, 1, 3, 3), p=(3 * b, 2 * b, 1, 1))
     y = F.relu(conv(v, stride=(2, 2), pad=(1, 1)))

@@ -4,7 +4,6 @@ import numpy as np
 import plait as mx
 import pytest
 from plait.engine import lib
-from plait.kernels.cpu import onednn
 from plait.kernels.cpu.backend import CPU
 from plait.kernels.record import lookup
 from plait.kernels.reference import run_reference
@@ -71,13 +70,10 @@ def instruction_set(request):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("case", WINOGRAD + TILES)
-def test_convolution(case, kind, instruction_set, monkeypatch):
-    from plait.kernels.cpu import convolve
-
-    monkeypatch.setattr(convolve, "FEW_CHANNELS", 0)  # ours, where oneDNN is the faster one too
+def test_convolution(case, kind, instruction_set):
     op, attrs, arrays = call(kind, case, np.random.default_rng(7))
     op.plans.clear()
-    want = "plk_winograd_nchw_run" if case in WINOGRAD else "plk_conv_nchw_run"
+    want = "plk_winograd_nchw_run" if case in WINOGRAD else "plk_conv_run"
     assert kernel_of(op, attrs, arrays) == want
     got = run(op, attrs, arrays)
     op.plans.clear()
@@ -86,32 +82,78 @@ def test_convolution(case, kind, instruction_set, monkeypatch):
     assert np.abs(got - exact).max() <= 3e-5 * exact.std()
 
 
-SHARES = [
-    (7, 8, (6, 7, 5), 16, (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), 1, "NCDHW"),
-    (19, 32, (12, 12), 32, (3, 3), (1, 1), (1, 1), (1, 1), 32, "NCHW"),
-    (9, 16, (15, 14), 24, (3, 3), (2, 1), (1, 1), (1, 0), 2, "NCHW"),
-    (5, 12, (17, 13), 20, (3, 3), (1, 1), (1, 1), (1, 1), 1, "NHWC"),
-    (1, 6, (3, 3, 3), 4, (2, 2, 2), (1, 1, 1), (1, 1, 1), (0, 0, 0), 1, "NCDHW"),
-]
+def definition(x, w, stride, dilate, pad, groups):
+    """y by the definition, in float64; w (filters, channels / groups, ...)."""
+    x, w = x.astype(np.float64), w.astype(np.float64)
+    nd, (n, channels), filters = w.ndim - 2, x.shape[:2], w.shape[0]
+    x = np.pad(x, ((0, 0), (0, 0), *((p, p) for p in pad)))
+    sizes = [s - d * (k - 1) for s, d, k in zip(x.shape[2:], dilate, w.shape[2:])]
+    out = [-(-s // t) for s, t in zip(sizes, stride)]
+    y = np.zeros((n, groups, filters // groups, *out))
+    w = w.reshape(groups, filters // groups, channels // groups, *w.shape[2:])
+    x = x.reshape(n, groups, channels // groups, *x.shape[2:])
+    for tap in np.ndindex(*w.shape[3:]):
+        here = tuple(slice(t * d, t * d + s, q) for t, d, s, q in zip(tap, dilate, sizes, stride))
+        y += np.einsum("ngc...,gfc->ngf...", x[(..., *here)], w[(..., *tap)], optimize=nd > 0)
+    return y.reshape(n, filters, *out)
 
 
-@pytest.mark.parametrize("case", SHARES, ids=str)
-def test_the_gradient_of_weights_in_shares_of_the_batch(case):
-    """By oneDNN, where it is there. tests/gluon/test_repeatable.py: on any number of threads."""
-    *dense, groups, layout = case
-    op, attrs, (dy, x) = call("_conv_grad_weight", dense, np.random.default_rng(0))
-    attrs |= {"num_group": groups, "layout": layout}
-    last = layout == "NHWC"
+def drawn(seed):
+    """A random convolution: odd channels and filters, groups, 1 to 3 dimensions."""
+    rng = np.random.default_rng(seed)
+    nd = int(rng.choice([1, 2, 2, 2, 3]))
+    draw = lambda low, high: tuple(int(v) for v in rng.integers(low, high + 1, nd))
+    kernel, dilate = draw(1, 4), draw(1, 2)
+    stride, pad = draw(1, 3), draw(0, 2)
+    space = tuple(
+        (k - 1) * d + 1 + int(rng.integers(0, 20 if nd < 3 else 5)) for k, d in zip(kernel, dilate)
+    )
+    groups = int(rng.choice([1, 1, 2, 3, 5, 16, 24]))
+    inputs = int(rng.choice([1, 2, 3, 8, 13, 24] if groups < 10 else [1, 2, 4]))
+    filters = int(rng.choice([1, 2, 3, 8, 13, 40] if groups < 10 else [1, 2, 4]))
+    shape = (int(rng.integers(1, 4)), groups * inputs, *space)
+    return shape, (groups * filters, inputs, *kernel), stride, dilate, pad, groups, rng
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("last", [False, True])
+def test_random_convolutions(seed, last, instruction_set):
+    """The three products against the definition and its derivatives along random directions."""
+    x_shape, w_shape, stride, dilate, pad, groups, rng = drawn(seed)
+    nd, draw = len(stride), lambda shape: rng.standard_normal(shape).astype(np.float32)
+    x, w, bias = draw(x_shape), draw(w_shape), draw(w_shape[0])
+    want = definition(x, w, stride, dilate, pad, groups)
+    dy = draw(want.shape)
+    attrs = {"kernel": w_shape[2:], "stride": stride, "dilate": dilate, "pad": pad}
+    attrs |= {"num_group": groups, "layout": {1: "NCW", 2: "NCHW", 3: "NCDHW"}[nd]}
+    move, back = (lambda a: a), (lambda a: a)
     if last:
-        dy, x = dy.transpose(0, 2, 3, 1).copy(), x.transpose(0, 2, 3, 1).copy()
-    n, channels, _, filters, kernel, *_ = dense
-    shape = (channels // groups, *kernel)
-    attrs["weight_shape"] = (filters, *(shape[1:] + shape[:1] if last else shape))
-    if onednn.load():
-        assert kernel_of(op, attrs, (dy, x)) == "plk_dnn_weight_run"
-    found = run(op, attrs, (dy, x))
-    (want,) = run_reference(op, op.parse(attrs), [dy.astype(np.float64), x.astype(np.float64)])
-    np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)
+        attrs["layout"] = attrs["layout"].replace("C", "") + "C"
+        move = lambda a: np.ascontiguousarray(np.moveaxis(a, 1, -1))
+        back = lambda a: np.moveaxis(a, -1, 1)
+
+    def ran(kind, arrays, **own):
+        op = lookup(kind)
+        op.plans.clear()
+        assert "plk_conv" in kernel_of(op, attrs | own, arrays) or not last
+        found = back(run(op, attrs | own, arrays))
+        op.plans.clear()
+        return found
+
+    y = ran("Convolution", (move(x), move(w), bias), num_filter=w_shape[0])
+    bound = 1e-5 * np.sqrt(np.prod(w_shape[1:])) + 1e-5
+    assert np.abs(y - (want + bias.reshape(-1, *[1] * nd))).max() <= bound
+    # the products are bilinear: <dy, conv(a, b)> = <gradient, a or b> for every a, b
+    dx = ran("_conv_grad_data", (move(dy), move(w)), data_shape=move(x).shape)
+    dw = ran("_conv_grad_weight", (move(dy), move(x)), weight_shape=move(w).shape)
+    for direction in range(3):
+        a, b = draw(x_shape), draw(w_shape)
+        through = (dy * definition(a, w, stride, dilate, pad, groups)).sum()
+        scale = np.sqrt((dx.astype(np.float64) ** 2).sum()) + 1
+        assert abs((dx.astype(np.float64) * a).sum() - through) <= 1e-5 * scale * np.sqrt(a.size)
+        through = (dy * definition(x, b, stride, dilate, pad, groups)).sum()
+        scale = np.sqrt((dw.astype(np.float64) ** 2).sum()) + 1
+        assert abs((dw.astype(np.float64) * b).sum() - through) <= 1e-5 * scale * np.sqrt(b.size)
 
 
 def test_nan_stays_in_its_tile():

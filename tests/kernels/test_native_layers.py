@@ -27,22 +27,8 @@ CONVOLUTIONS = [
 ]
 
 
-@pytest.fixture(params=["onednn", "plain"])
-def path(request, monkeypatch):
-    """Runs a test through oneDNN (where it is installed) and through our own products and
-    convolutions."""
-    from plait.kernels.cpu import onednn
-    from plait.kernels.tables import conv
-
-    if request.param == "onednn" and not onednn.load():
-        pytest.skip("oneDNN is not installed")
-    plain = request.param == "plain"
-    monkeypatch.setattr(conv, "FORCE_PLAIN", plain)
-    yield request.param
-
-
 @pytest.mark.parametrize("case", CONVOLUTIONS)
-def test_convolution(path, case):
+def test_convolution(case):
     case = dict(case)
     x, f, groups = normal(*case.pop("x")), case.pop("f"), case.get("num_group", 1)
     w = normal(f, x.shape[1] // groups, *case["kernel"])
@@ -72,7 +58,7 @@ def test_convolution(path, case):
 )
 @pytest.mark.parametrize("ta", [False, True])
 @pytest.mark.parametrize("tb", [False, True])
-def test_products(path, m, n, k, ta, tb):
+def test_products(m, n, k, ta, tb):
     a, b = normal(*((k, m) if ta else (m, k))), normal(*((n, k) if tb else (k, n)))
     check("dot", [a, b], "float16", transpose_a=ta, transpose_b=tb)
     check(
@@ -104,7 +90,7 @@ def test_leaky_relu(kind, dtype):
     "steps, batch, inputs, hidden", [(4, 3, 5, 6), (1, 1, 1, 1), (3, 2, 20, 17)]
 )
 @pytest.mark.parametrize("train", [True, False])
-def test_rnn(path, mode, layers, bidirectional, steps, batch, inputs, hidden, train):
+def test_rnn(mode, layers, bidirectional, steps, batch, inputs, hidden, train):
     from plait.kernels.ops.recurrent_cells import layout
 
     op, grad = REGISTRY["RNN"], REGISTRY["_rnn_grad"]

@@ -126,9 +126,11 @@ def test_extremes_with_nan_and_infinities(n, dtype):
 
 
 @pytest.mark.parametrize("dtype", NATIVE)
-@pytest.mark.parametrize("n", [1, 64, 65, 129, 1000, 20000])
-def test_sorts_of_all_lengths(n, dtype):
-    a = draw((3, n), dtype)
+@pytest.mark.parametrize(
+    "rows, n", [(3, n) for n in (1, 64, 65, 129, 1000, 20000)] + [(37, n) for n in (2, 9, 100, 600)]
+)
+def test_sorts_of_all_lengths(rows, n, dtype):
+    a = draw((rows, n), dtype)
     if dtype.startswith("float"):
         a[:, :: max(n // 3, 1)] = np.nan
     x = mx.np.array(a)
@@ -137,6 +139,9 @@ def test_sorts_of_all_lengths(n, dtype):
     np.testing.assert_array_equal(mx.np.argsort(x, axis=1).asnumpy(), stable)
     down = mx.nd.sort(x.as_nd_ndarray(), is_ascend=False).asnumpy().astype("float64")
     np.testing.assert_array_equal(down, -np.sort(-a.astype("float64"), axis=1))
+    beside = mx.np.array(np.ascontiguousarray(a.T), dtype=dtype)
+    np.testing.assert_array_equal(mx.np.sort(beside, axis=0).asnumpy(), np.sort(a, axis=1).T)
+    np.testing.assert_array_equal(mx.np.argsort(beside, axis=0).asnumpy(), stable.T)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -68,3 +68,11 @@ def test_a_chart_of_what_bench_printed(tmp_path, capsys):
 def test_a_chart_of_no_table(text):
     with pytest.raises(ValueError, match="no speed table"):
         chart.read(text)
+
+
+def test_a_decoder(capsys):
+    benchmark.main(["--decode", "1x64", "--rounds", "1", "--prompt", "4", "--new", "5"])
+    head, decoder, *rows = capsys.readouterr().out.splitlines()
+    assert decoder == "1 x 64, vocabulary 8192"
+    assert [row[:24].strip() for row in rows] == ["plait", "plait int8"]
+    assert all(float(cell) > 0 for row in rows for cell in row[24:].split())

@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -145,6 +146,7 @@ def main(argv: list[str]) -> int:
     add("--timeout", type=float, default=900, metavar="S", help="of a job")
     add("--json", metavar="FILE", help="writes the rows to a file")
     args = parser.parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the namespaces go
     rows: list[dict] = []
     print(HEAD + "\n" + "|---|---|---|" + "---:|" * 10, flush=True)
     for mbit in args.mbit:

@@ -142,7 +142,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0, help="time of one measurement")
-    parser.add_argument("--threads", type=int, default=4, help="OpenMP threads on the host")
+    parser.add_argument("--threads", type=int, default=4, help="threads on the host")
     parser.add_argument("--tiny", action="store_true", help="sizes of a test, not of a benchmark")
     args = parser.parse_args(argv)
     unknown = set(args.workloads) - set(names)

@@ -9,15 +9,14 @@ from ...engine.error import InvalidValue
 from ...ndarray import functions
 from ...ndarray.launch import copy_into
 from .optimizer import (
-    MULTI_TENSOR,
     Optimizer,
-    apply_multi,
     apply_update,
     as_lists,
     is_sparse,
     register,
     zeros_like,
 )
+from .update_plan import MULTI_TENSOR
 
 
 class _TwoMoments(Optimizer):
@@ -79,18 +78,24 @@ class Adam(_TwoMoments):
         decays = self._get_wds(indices)
         numbers = {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon}
         numbers |= self._numbers()
-        groups, lrs, wds = [], [], []
-        for weight, grad, state, lr, wd in zip(weights, grads, states, rates, decays):
-            group = (weight, grad, *state)
-            if is_sparse(*group):
-                lazy = {"lazy_update": self.lazy_update}
-                apply_update("adam_update", group, group[:1], lr=lr, wd=wd, **numbers, **lazy)
-            else:
-                groups.append(group)
-                lrs.append(lr)
-                wds.append(wd)
-        if groups:
-            apply_multi("multi_adam_update", groups, lrs, wds, **numbers)
+        given: list[list] = [weights, grads, states]
+        plan = self._known_plan("multi_adam_update", *given)
+        if plan is None:
+            dense: list[tuple] = []
+            for each in zip(*given, rates, decays):
+                weight, grad, state, lr, wd = each
+                group = (weight, grad, *state)
+                if is_sparse(*group):
+                    lazy = {"lazy_update": self.lazy_update}
+                    apply_update("adam_update", group, group[:1], lr=lr, wd=wd, **numbers, **lazy)
+                else:
+                    dense.append(each)
+            if not dense:
+                return
+            *given, rates, decays = ([*part] for part in zip(*dense))
+            groups = [(w, g, *s) for w, g, s in zip(*given)]
+            plan = self._new_plan("multi_adam_update", groups, numbers, *given)
+        plan.run(rates, decays, numbers)
 
     def create_state(self, index: Any, weight: Any) -> Any:
         return tuple(zeros_like(weight, lazy=self.lazy_update) for _ in range(2))

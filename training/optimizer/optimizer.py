@@ -17,8 +17,9 @@ from ...ndarray.invoke import invoke
 from ...ndarray.launch import call, copy_into
 from ...ndarray.saved_state import Stateful
 from ..lr_scheduler import LRScheduler
+from .update_plan import UpdatePlan
 
-MULTI_TENSOR = 64  # weights of one operator call
+MAX_PLANS = 8  # that an updater remembers
 
 
 class OptimizerError(InvalidValue):
@@ -59,6 +60,8 @@ class Optimizer(Stateful):
     # Does each element of a weight depend only on the same elements of weight, gradient and state?
     # Then ranks can share the update of a weight. Not inherited: a subclass may take norms.
     elementwise: ClassVar[bool] = False
+    # where the updater that calls remembers plans; None: nowhere
+    _plans: dict[int, UpdatePlan] | None = None
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
@@ -212,16 +215,23 @@ class Optimizer(Stateful):
         self._index_update_count = self._all_index_update_counts.setdefault(replica, {})
 
     def _update_count(self, index) -> None:
-        counts, start = self._index_update_count, self.begin_num_update
+        counts, start, most = self._index_update_count, self.begin_num_update, self.num_update
         for i in index if isinstance(index, (list, tuple)) else (index,):
             counts[i] = n = counts.get(i, start) + 1
-            self.num_update = max(self.num_update, n)
+            if n > most:
+                most = n
+        self.num_update = most
 
     def _factors(self, indices, attribute: str, mults: dict) -> list[float]:
-        out = []
+        params, out = self.param_dict, []
+        if params:
+            try:
+                return [getattr(params[i], attribute) for i in indices]
+            except KeyError:
+                pass
         for i in indices:
-            if i in self.param_dict:
-                out.append(getattr(self.param_dict[i], attribute))
+            if i in params:
+                out.append(getattr(params[i], attribute))
             elif i in mults:
                 out.append(mults[i])
             else:
@@ -252,6 +262,19 @@ class Optimizer(Stateful):
         clip = self.clip_gradient
         return {"rescale_grad": self.rescale_grad, "clip_gradient": -1.0 if not clip else clip}
 
+    def _known_plan(self, name: str, weights, grads, states) -> UpdatePlan | None:
+        """The plan of an earlier step with these dense arrays."""
+        plan = self._plans.get(id(weights[0])) if self._plans else None
+        return plan if plan is not None and plan.fits(name, weights, grads, states) else None
+
+    def _new_plan(self, name: str, groups, numbers, weights, grads, states) -> UpdatePlan:
+        plan = UpdatePlan(name, groups, numbers, (weights, grads, states))
+        if self._plans is not None:
+            if len(self._plans) >= MAX_PLANS:
+                self._plans.clear()
+            self._plans[id(weights[0])] = plan
+        return plan
+
     def _clipped(self, grad: NDArray) -> NDArray:
         return (
             grad
@@ -261,16 +284,15 @@ class Optimizer(Stateful):
 
     # ---- state as plain data ---------------------------------------------------------------------
 
-    not_state = ("param_dict", "sym_info", "idx2name", "_index_update_count")
+    not_state = ("param_dict", "sym_info", "idx2name", "_index_update_count", "_plans")
 
     def load_state_dict(self, state: dict) -> None:
         super().load_state_dict(state)
         self._index_update_count = self._all_index_update_counts.setdefault(0, {})
 
     def __getstate__(self):
-        return {
-            k: v for k, v in self.__dict__.items() if k not in ("param_dict", "_index_update_count")
-        }
+        left_out = "param_dict", "_index_update_count", "_plans"
+        return {k: v for k, v in self.__dict__.items() if k not in left_out}
 
     def __setstate__(self, state):
         self.__dict__.update(state, param_dict={})
@@ -297,22 +319,6 @@ def apply_update(name: str, inputs: Any, targets: Any, **attrs: Any) -> None:
     )
 
 
-def apply_multi(name: str, groups: Any, lrs: Any, wds: Any, **attrs: Any) -> None:
-    """Runs a multi-tensor update on groups (weight, gradient, states ...): one call for all weights
-    of a device."""
-    for at in range(0, len(groups), MULTI_TENSOR):
-        part = groups[at : at + MULTI_TENSOR]
-        apply_update(
-            name,
-            [a for group in part for a in group],
-            [group[0] for group in part],
-            lrs=tuple(lrs[at : at + len(part)]),
-            wds=tuple(wds[at : at + len(part)]),
-            num_weights=len(part),
-            **attrs,
-        )
-
-
 def zeros_like(weight: NDArray, dtype: DType | None = None, lazy: bool = True) -> NDArray:
     """A zero state for a weight, with its storage type; dense if not lazy."""
     stype = weight.stype if lazy else "default"
@@ -326,7 +332,9 @@ def is_sparse(*arrays: NDArray) -> bool:
 
 def as_lists(index: Any, weight: Any, grad: Any, state: Any) -> Any:
     """Arguments of update as lists, whether one weight was given or several."""
-    if isinstance(index, (list, tuple)):
+    if isinstance(index, list):
+        return index, weight, grad, state
+    if isinstance(index, tuple):
         return list(index), list(weight), list(grad), list(state)
     return [index], [weight], [grad], [state]
 

@@ -10,15 +10,14 @@ from ...engine.error import InvalidValue
 from ...ndarray import functions, random
 from ...ndarray.launch import copy_into
 from .optimizer import (
-    MULTI_TENSOR,
     Optimizer,
-    apply_multi,
     apply_update,
     as_lists,
     is_sparse,
     register,
     zeros_like,
 )
+from .update_plan import MULTI_TENSOR
 
 
 class _Descent(Optimizer, ABC):
@@ -90,21 +89,18 @@ class SGD(_Descent):
         self.lazy_update, self.aggregate_num = lazy_update, MULTI_TENSOR
 
     def _step(self, indices, weights, grads, states, wide):
-        if is_sparse(*weights, *grads):
-            indices, weights, grads, states = self._step_sparse(
-                indices, weights, grads, states, wide
-            )
-        if not indices:
-            return
-        self._update_count(indices)
         name, numbers = self._operator(wide)
-        apply_multi(
-            name,
-            self._groups(weights, grads, states, wide),
-            self._get_lrs(indices),
-            self._get_wds(indices),
-            **numbers,
-        )
+        plan = self._known_plan(name, weights, grads, states)
+        if plan is None:
+            if is_sparse(*weights, *grads):
+                found = self._step_sparse(indices, weights, grads, states, wide)
+                indices, weights, grads, states = found
+            if not indices:
+                return
+            groups = self._groups(weights, grads, states, wide)
+            plan = self._new_plan(name, groups, numbers, weights, grads, states)
+        self._update_count(indices)
+        plan.run(self._get_lrs(indices), self._get_wds(indices), numbers)
 
     def _step_sparse(self, indices, weights, grads, states, wide):
         """Updates the weights that are sparse or have sparse gradients; returns the others."""

@@ -20,6 +20,7 @@ from ...ndarray.ndarray import from_memory
 from ...ndarray.saved_state import copied
 from .. import lr_scheduler
 from .optimizer import Optimizer, create
+from .update_plan import same
 
 FORMAT = "plait-optimizer-states-1"
 META = "__meta__"
@@ -34,6 +35,10 @@ class Updater:
         self.states: dict = {}
         self.states_synced: dict = {}
         self.aggregate_updates = optimizer.aggregate_num > 0
+        # a Trainer's replica has the same arrays at each step, a store may have new ones
+        lasting = replica is not None and self.aggregate_updates
+        self._plans: dict | None = {} if lasting else None
+        self._parts_of: tuple = ((), ())  # weights, and the numbers of those of a dtype and device
 
     def __call__(self, index: Any, grad: Any, weight: Any) -> None:
         if not isinstance(index, (list, tuple)):
@@ -43,6 +48,7 @@ class Updater:
         optimizer = self.optimizer
         replica = weight[0]._spec.device.device_id if self.replica is None else self.replica
         optimizer._set_current_context(replica)
+        optimizer._plans = self._plans
         for i, w in zip(index, weight):
             if i not in self.states:
                 with autograd.pause():
@@ -68,15 +74,18 @@ class Updater:
 
     def _update_together(self, index, grad, weight) -> None:
         """Weights of one dtype and device in one call."""
-        parts: dict[tuple, list[int]] = {}
-        for k, w in enumerate(weight):
-            parts.setdefault((w._spec.dtype, w._spec.device), []).append(k)
-        for part in parts.values():
+        if not same(weight, self._parts_of[0]):
+            parts: dict[tuple, list[int]] = {}
+            for k, w in enumerate(weight):
+                parts.setdefault((w._spec.dtype, w._spec.device), []).append(k)
+            self._parts_of = list(weight), list(parts.values())
+        states = [self.states[i] for i in index]
+        if len(self._parts_of[1]) == 1:
+            self.optimizer.update_multi_precision(index, weight, grad, states)
+            return
+        for part in self._parts_of[1]:
             self.optimizer.update_multi_precision(
-                [index[k] for k in part],
-                [weight[k] for k in part],
-                [grad[k] for k in part],
-                [self.states[index[k]] for k in part],
+                *([of[k] for k in part] for of in (index, weight, grad, states))
             )
 
     def sync_state_context(self, state: Any, context: Any) -> Any:

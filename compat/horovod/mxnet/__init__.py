@@ -17,7 +17,7 @@ from ....ndarray import NDArray
 from ....ndarray.launch import copy_into
 from ....training.kvstore import Horovod
 from ....training.optimizer import Optimizer
-from ....training.optimizer.optimizer import MULTI_TENSOR
+from ....training.optimizer.update_plan import MULTI_TENSOR
 from . import mpi_ops
 from .compression import Compression
 from .mpi_ops import *

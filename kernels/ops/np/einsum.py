@@ -21,7 +21,15 @@ def permuted(F: Any, x: Array, axes: tuple[int, ...]) -> Array:
 def product(F: Any, a: Array, b: Array, **transposes: bool) -> Array:
     """F.dot with NumPy's shape () of two vectors; of others the very call that nd makes."""
     vectors = len(a.shape) == len(b.shape) == 1
-    return F.dot(a, b, **({"to_scalar": True} if vectors else transposes))
+    return whole(F, F.dot, a, b, **({"to_scalar": True} if vectors else transposes))
+
+
+def whole(F: Any, multiply: Any, a: Array, b: Array, **attrs: bool) -> Array:
+    """A product; of 8-bit integers the low bits of the sums, as in NumPy."""
+    dtype = dtype_of(a)
+    if dtype in ("int8", "uint8"):
+        return cast(F, multiply(cast(F, a, "int32"), cast(F, b, "int32"), **attrs), dtype)
+    return multiply(a, b, **attrs)
 
 
 def _arranged(F: Any, x: Array, labels: Labels, to: Labels) -> Array:
@@ -85,7 +93,7 @@ def _contracted(
     made = (*batch, *free_a, *free_b)
     if not batch:
         return product(F, a, b, transpose_a=turned_a, transpose_b=turned_b), made
-    y = F.batch_dot(a, b, transpose_a=turned_a, transpose_b=turned_b)
+    y = whole(F, F.batch_dot, a, b, transpose_a=turned_a, transpose_b=turned_b)
     return reshaped(F, y, tuple([sizes[x] for x in made])), made
 
 

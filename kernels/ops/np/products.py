@@ -13,7 +13,7 @@ from ....engine.error import DTypeError, OperatorError, ShapeError
 from ...front import alike, as_float, broadcast, cast, dtype_of, front, reshaped
 from ...record import Array, Param, sample
 from ...shapes import one_axis
-from .einsum import permuted, product
+from .einsum import permuted, product, whole
 
 AB = ("a", "b")
 
@@ -61,11 +61,11 @@ def matmul(F: Any, a: Array, b: Array) -> Array:
     if prod(lead_b) == 1 and len(lead_b) <= len(lead_a):  # one matrix or vector on the right
         return product(F, a, reshaped(F, b, tuple(b.shape[-2:])))
     if lead_a == lead_b:
-        return F.batch_dot(a, b)
+        return whole(F, F.batch_dot, a, b)
     if na == 1:
         a = reshaped(F, a, (1, a.shape[0]))
     a, b = batched(F, "np.matmul", a, b)
-    y = F.batch_dot(a, b)
+    y = whole(F, F.batch_dot, a, b)
     return reshaped(F, y, (*y.shape[:-2], y.shape[-1])) if na == 1 else y
 
 
@@ -228,7 +228,8 @@ def _tensordot(F: Any, a: Array, b: Array, over_a: Sequence[int], over_b: Sequen
     m, n = prod(made[: len(free_a)]), prod(made[len(free_a) :])
     a = reshaped(F, a, (k, m) if a_first else (m, k))
     b = reshaped(F, b, (n, k) if b_last else (k, n))
-    return reshaped(F, F.dot(a, b, transpose_a=a_first, transpose_b=b_last), tuple(made))
+    y = whole(F, F.dot, a, b, transpose_a=a_first, transpose_b=b_last)
+    return reshaped(F, y, tuple(made))
 
 
 def _tensordot_count(F: Any, a: Array, b: Array, axes: int) -> Array:

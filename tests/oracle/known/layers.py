@@ -68,7 +68,7 @@ KNOWN = [
     Known(
         "Activation",
         "values",
-        "relu of NaN: 0 in oneDNN's, NaN here and in MXNet's nd.relu",
+        "relu of NaN: 0 in MXNet's layer, NaN here and in MXNet's nd.relu",
         'Activation([nan], act_type="relu")',
         c.has(act_type="relu"),
         where=c.at_nan,

@@ -1,0 +1,425 @@
+/* Matrix products and convolutions of bfloat16, float16, int8 and uint8, summed in float32 and int32; narrow_tile.h.
+ *
+ * A task is a piece of rows and a stripe of columns. Its thread packs the stripe of B once, then blocks of rows of A,
+ * in blocks of depth; sums that are not complete wait in float32 or int32 next to the packed operands. A result is
+ * rounded once, when its sum and what follows the product are complete. */
+#include "act.h"
+#include "engine/core/scratch.h"
+#include "narrow_tile.h"
+#include "parts.h"
+#include "simd.h"
+
+enum { BLOCK_TILES = 7, BLOCK_ROWS = BLOCK_TILES * ROWS, PACKED_UNITS = 1 << 16, TASKS_EACH = 4, LEAST_ROWS = 4 * ROWS,
+       THIN = 8, THIN_COLUMNS = 32 };
+
+/* groups: products of a batch whose A and bias differ; the next ones use the same again. */
+typedef struct {
+    const plk_gemm *g;
+    operand a, b;
+    const char *bias, *residual;
+    char *c, *pre;
+    int64_t width, stripes, height, pieces;    /* of stripes of columns, and of pieces of rows */
+    int64_t groups;
+    int32_t whole, by_row, status;             /* whole: sums are integers; by_row: the bias is one of rows */
+} product;
+
+/* The memory of one task. */
+typedef struct { plk_unit *a, *b, *sums, *acc; int64_t acc_step; int32_t keeps_b; } room;
+
+static int64_t bytes_of(const product *w) { return (int64_t)plk_dtype_bytes(w->g->dtype); }
+static int64_t units_of(const product *w) { return up(w->g->k, per_unit(w->a.as.way)); }
+
+static void store_run(int dtype, char *to, const float *x, int64_t n)
+{
+    half_word *y = (half_word *)to;
+    int64_t i = 0;
+    if (dtype == PLK_BF16)
+        for (; i < n; i++)
+            y[i] = float_to_brain(x[i]);
+#if defined(__F16C__)
+    for (; dtype == PLK_F16 && i + 8 <= n; i += 8)
+        _mm_storeu_si128((__m128i *)(y + i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i), 0));
+#endif
+    for (; dtype == PLK_F16 && i < n; i++)
+        y[i] = float_to_half(x[i]);
+    if (dtype == PLK_F32)
+        memcpy(to, x, (size_t)n * sizeof *x);
+}
+
+/* Stores a complete tile of floats: rows of COLUMNS, v_step apart. */
+static void finish_floats(const product *w, const float *v, int64_t v_step, int64_t i, int64_t j, int64_t rows,
+                          int64_t columns)
+{
+    const plk_gemm *g = w->g;
+    int64_t at = i * g->n + j;
+    const source floats = {PLK_BY_FLOAT, g->dtype, 0};
+    float x[ROWS * COLUMNS], more[ROWS * COLUMNS], bias[COLUMNS] = {0};
+    int64_t item = bytes_of(w);
+    if (w->bias)
+        convert_run(floats, bias, w->bias + (w->by_row ? i : j) * item, w->by_row ? rows : columns);
+    for (int64_t r = 0; r < rows; r++)
+        for (int q = 0; q < COLUMNS; q++)
+            x[r * COLUMNS + q] = g->alpha * v[r * v_step + q] + bias[w->by_row ? r : q];
+    for (int64_t r = 0; r < rows && w->pre; r++)
+        store_run(g->dtype, w->pre + (at + r * g->n) * item, x + r * COLUMNS, columns);
+    plk_activate(g->act, x, rows * COLUMNS);
+    if (w->residual) {
+        for (int64_t r = 0; r < rows; r++)
+            convert_run(floats, more + r * COLUMNS, w->residual + (at + r * g->n) * item, columns);
+        for (int64_t r = 0; r < rows; r++)
+            if (g->slope)
+                plk_slope(g->slope, more + r * COLUMNS, x + r * COLUMNS, columns);
+            else
+                for (int64_t q = 0; q < columns; q++)
+                    x[r * COLUMNS + q] += more[r * COLUMNS + q];
+    }
+    for (int64_t r = 0; r < rows; r++)
+        store_run(g->dtype, w->c + (at + r * g->n) * item, x + r * COLUMNS, columns);
+}
+
+static int32_t clamp(int32_t x, int32_t low, int32_t high) { return x < low ? low : x > high ? high : x; }
+
+static int32_t whole_at(const product *w, int64_t i)
+{
+    return w->g->dtype == PLK_I8 ? ((const int8_t *)w->bias)[i] : ((const uint8_t *)w->bias)[i];
+}
+
+/* The same of integers; sums: of the columns of B */
+static void finish_integers(const product *w, const plk_unit *v, int64_t v_step, const plk_unit *sums, int64_t i,
+                            int64_t j, int64_t rows, int64_t columns)
+{
+    const plk_gemm *g = w->g;
+    int32_t add[COLUMNS] = {0}, x[COLUMNS], low = g->dtype == PLK_I8 ? -128 : 0, high = low + 255;
+    for (int64_t q = 0; q < columns; q++)
+        add[q] = (w->bias && !w->by_row ? whole_at(w, j + q) : 0) - (w->a.as.shift ? w->a.as.shift * sums[q] : 0);
+    for (int64_t r = 0; r < rows; r++) {
+        char *to = w->c + (i + r) * g->n + j;
+        int32_t more = w->bias && w->by_row ? whole_at(w, i + r) : 0;
+        for (int q = 0; q < COLUMNS; q++)
+            x[q] = clamp(v[r * v_step + q] + add[q] + more, low, high);
+        for (int64_t q = 0; q < columns; q++)
+            to[q] = (char)x[q];
+    }
+}
+
+/* Stores a complete tile at row i and column j. */
+static void finish(const product *w, const plk_unit *v, int64_t v_step, const plk_unit *sums, int64_t i, int64_t j,
+                   int64_t rows, int64_t columns)
+{
+    if (w->whole)
+        finish_integers(w, v, v_step, sums, i, j, rows, columns);
+    else
+        finish_floats(w, (const float *)v, v_step, i, j, rows, columns);
+}
+
+/* sums of a panel's columns of bytes, added to `sums` */
+static void sum_columns(const plk_unit *panel, int64_t n_units, plk_unit *sums)
+{
+#if defined(__AVX512F__)
+    const plk_units ones = 0x01010101 - (plk_units){0};
+    plk_units left = *(plk_units *)sums, right = *(plk_units *)(sums + WIDTH);
+    for (int64_t u = 0; u < n_units; u++, panel += COLUMNS) {
+        add_units(PLK_BY_BYTE, &left, ones, *(const plk_units *)panel);
+        add_units(PLK_BY_BYTE, &right, ones, *(const plk_units *)(panel + WIDTH));
+    }
+    *(plk_units *)sums = left;
+    *(plk_units *)(sums + WIDTH) = right;
+#endif
+}
+
+/* Rows [i, i + n_rows) of columns [j, j_end) of one product. fresh: B is not packed yet. */
+static void block(const product *w, const room *m, int64_t i, int64_t n_rows, int64_t j, int64_t j_end, int fresh)
+{
+    const plk_gemm *g = w->g;
+    int way = w->a.as.way, by_steps = w->a.step_bytes != bytes_of(w);
+    int64_t per = per_unit(way), n_units = units_of(w), panels = up(j_end - j, COLUMNS);
+    plk_unit v[ROWS * COLUMNS];
+    int64_t u = 0;
+    do {    /* once also if the depth is 0 */
+        int64_t n = least(N_UNITS, n_units - u), steps = least(n * per, g->k - u * per);
+        for (int64_t r = 0; r < n_rows; r += ROWS)
+            pack_rows(m->a + r * N_UNITS, operand_at(w->a, i + r, u * per), least(ROWS, n_rows - r), steps);
+        for (int64_t p = 0; p < panels; p++) {
+            int64_t columns = least(COLUMNS, j_end - j - p * COLUMNS);
+            plk_unit *panel = m->b + (m->keeps_b ? u * panels * COLUMNS : 0) + p * COLUMNS * n;
+            plk_unit *sums = m->sums + p * COLUMNS;
+            if (fresh || !m->keeps_b)
+                pack_columns(panel, operand_at(w->b, j + p * COLUMNS, u * per), columns, steps);
+            if (fresh && u == 0)
+                memset(sums, 0, COLUMNS * sizeof *sums);
+            if (fresh && w->a.as.shift)
+                sum_columns(panel, n, sums);
+            for (int64_t r = 0; r < n_rows; r += ROWS) {
+                int64_t rows = least(ROWS, n_rows - r), step = m->acc ? m->acc_step : COLUMNS;
+                plk_unit *out = m->acc ? m->acc + r * step + p * COLUMNS : v;
+                int height = rows == 1 ? 0 : rows <= FEW_ROWS ? 1 : 2;
+                unit_products[way][by_steps][height](n, m->a + r * N_UNITS, panel, out, step, u > 0);
+                if (u + n >= n_units)
+                    finish(w, out, step, sums, i + r, j + p * COLUMNS, rows, columns);
+            }
+        }
+        u += n;
+    } while (u < n_units);
+}
+
+/* One product of the batch. */
+static product one_of(const product *w, int64_t at)
+{
+    const plk_gemm *g = w->g;
+    product one = *w;
+    int64_t item = bytes_of(w), group = at % w->groups, first = at * g->m * g->n * item;
+    one.a.from += group * g->a_step * item;
+    one.b.from += at * g->b_step * item;
+    one.bias += one.bias && w->by_row ? group * g->m * item : 0;
+    one.c += first;
+    one.pre += one.pre ? first : 0;
+    one.residual += one.residual ? first : 0;
+    return one;
+}
+
+/* Few rows times columns that are contiguous along the depth, which are read once and not packed. */
+static void run_thin(void *arg, int64_t task)
+{
+    const product *w = arg;
+    int64_t strips = up(w->g->n, THIN_COLUMNS), j = task % strips * THIN_COLUMNS;
+    product one = one_of(w, task / strips);
+    int64_t j_end = least(w->g->n, j + THIN_COLUMNS), m = w->g->m, k = w->g->k, item = bytes_of(w);
+    int64_t per = per_unit(w->a.as.way), length = up(up(k, per), RUN) * RUN;
+    plk_unit *a = plk_gemm_scratch(sizeof(plk_unit) * (size_t)(m * length)), b[DOTS * RUN], v[THIN * COLUMNS] = {0};
+    if (!a) {
+        __atomic_store_n(&((product *)arg)->status, PL_ENOMEM, __ATOMIC_RELAXED);
+        return;
+    }
+    memset(a, 0, sizeof(plk_unit) * (size_t)(m * length));
+    for (int64_t r = 0; r < m; r++)
+        convert_run(w->a.as, a + r * length, one.a.from + r * one.a.line_bytes, k);
+    for (; j < j_end; j += DOTS) {
+        plk_units acc[THIN * DOTS];
+        int64_t columns = least(DOTS, j_end - j);
+        memset(acc, 0, sizeof acc);
+        memset(b, 0, sizeof b);
+        for (int64_t d = 0, some; d < k; d += some) {
+            some = least(RUN * per, k - d);
+            if (some < RUN * per)
+                memset(b, 0, sizeof b);
+            for (int64_t c = 0; c < columns; c++)
+                convert_run(w->b.as, b + c * RUN, one.b.from + (j + c) * one.b.line_bytes + d * item, some);
+            for (int64_t r = 0, n; r < m; r += n) {
+                n = least(3, m - r);
+#define DO(way, rows) \
+    unit_dots(way, rows, RUN, a + r * length + d / per, length, b, RUN, acc + r * DOTS)
+#define ROWS_OF(way) \
+    if (n == 3) \
+        DO(way, 3); \
+    else if (n == 2) \
+        DO(way, 2); \
+    else \
+        DO(way, 1)
+                switch (w->a.as.way) {
+                case PLK_BY_FLOAT: ROWS_OF(PLK_BY_FLOAT); break;
+#if defined(__AVX512F__)
+                case PLK_BY_BRAIN: ROWS_OF(PLK_BY_BRAIN); break;
+#endif
+                case PLK_BY_SHORT: ROWS_OF(PLK_BY_SHORT); break;
+                default: ROWS_OF(PLK_BY_INT);
+                }
+#undef ROWS_OF
+#undef DO
+            }
+        }
+        for (int64_t r = 0; r < m; r++)
+            for (int64_t c = 0; c < columns; c++) {
+                plk_units x = acc[r * DOTS + c];
+                vector f = (vector)x;
+                for (int half = WIDTH / 2; half; half /= 2)
+                    for (int l = 0; l < half; l++)
+                        f[l] += f[l + half], x[l] += x[l + half];
+                if (w->whole)
+                    v[r * COLUMNS + c] = x[0];
+                else
+                    memcpy(v + r * COLUMNS + c, &f, sizeof *v);
+            }
+        for (int64_t r = 0; r < m; r += ROWS)
+            finish(&one, v + r * COLUMNS, COLUMNS, v, r, j, least(ROWS, m - r), columns);
+    }
+}
+
+static void run_task(void *arg, int64_t task)
+{
+    const product *w = arg;
+    const plk_gemm *g = w->g;
+    int64_t stripe = task % w->stripes, piece = task / w->stripes % w->pieces, at = task / w->stripes / w->pieces;
+    int64_t j = stripe * w->width, j_end = least(g->n, j + w->width), i = piece * w->height;
+    int64_t i_end = least(g->m, i + w->height), panels = up(j_end - j, COLUMNS), n_units = units_of(w);
+    product one = one_of(w, at);
+    room m = {.acc_step = panels * COLUMNS, .keeps_b = panels * COLUMNS * n_units <= 4 * PACKED_UNITS};
+    int64_t of_a = (BLOCK_ROWS + ROWS) * N_UNITS, of_b = panels * COLUMNS * (m.keeps_b ? n_units : N_UNITS);
+    int64_t of_acc = n_units > N_UNITS ? BLOCK_ROWS * m.acc_step : 0;
+    plk_unit *memory = plk_gemm_scratch(sizeof(plk_unit) * (size_t)(of_a + of_b + m.acc_step + of_acc));
+    if (!memory) {
+        __atomic_store_n(&((product *)arg)->status, PL_ENOMEM, __ATOMIC_RELAXED);
+        return;
+    }
+    m.a = memory, m.b = m.a + of_a, m.sums = m.b + of_b, m.acc = of_acc ? m.sums + m.acc_step : NULL;
+    for (int64_t r = i; r < i_end; r += BLOCK_ROWS)
+        block(&one, &m, r, least(BLOCK_ROWS, i_end - r), j, j_end, r == i);
+}
+
+/* sums[i] = the sum of row i of A, rounded once */
+static void sum_rows(const plk_gemm *g, const operand *a, char *sums)
+{
+    const source floats = {PLK_BY_FLOAT, g->dtype, 0};
+    int64_t item = (int64_t)plk_dtype_bytes(g->dtype);
+    float x[N_UNITS], total[N_UNITS];
+    for (int64_t i = 0; i < g->m; i += N_UNITS) {
+        int64_t n = least(N_UNITS, g->m - i);
+        memset(total, 0, sizeof total);
+        if (a->line_bytes == item)
+            for (int64_t d = 0; d < g->k; d++) {
+                convert_run(floats, x, a->from + i * item + d * a->step_bytes, n);
+                for (int64_t r = 0; r < n; r++)
+                    total[r] += x[r];
+            }
+        else
+            for (int64_t r = 0; r < n; r++)
+                for (int64_t d = 0, some; d < g->k; d += some) {
+                    some = least(N_UNITS, g->k - d);
+                    convert_run(floats, x, a->from + (i + r) * a->line_bytes + d * item, some);
+                    for (int64_t q = 0; q < some; q++)
+                        total[r] += x[q];
+                }
+        store_run(g->dtype, sums + i * item, total, n);
+    }
+}
+
+/* Tasks for all threads: stripes of B that stay in the cache, then pieces of the longer side. */
+static void divide(product *w, int n_threads)
+{
+    const plk_gemm *g = w->g;
+    int64_t most = units_of(w), wanted = n_threads > 1 ? n_threads * TASKS_EACH : 1;
+    int64_t width = PACKED_UNITS / (most < 1 ? 1 : most) / COLUMNS * COLUMNS;
+    w->width = least(up(g->n, COLUMNS) * COLUMNS, width < 2 * COLUMNS ? 2 * COLUMNS : width);
+    w->height = up(g->m, ROWS) * ROWS;
+    for (;;) {
+        w->stripes = up(g->n, w->width);
+        w->pieces = up(g->m, w->height);
+        if (g->n_batch * w->stripes * w->pieces >= wanted)
+            return;
+        if (w->height > LEAST_ROWS && w->height >= w->width)
+            w->height = up(w->height / 2, ROWS) * ROWS;
+        else if (w->width > COLUMNS)
+            w->width = up(w->width / 2, COLUMNS) * COLUMNS;
+        else if (w->height > LEAST_ROWS)
+            w->height = up(w->height / 2, ROWS) * ROWS;
+        else
+            return;
+    }
+}
+
+static int run_all(product *w)
+{
+    const plk_gemm *g = w->g;
+    int n_threads = plk_gemm_threads(g->n_batch * g->m, g->n, g->k);
+    if (g->n_batch == 0 || g->m == 0 || g->n == 0)
+        return PL_OK;
+    if (g->m <= THIN && !w->b.places && w->a.step_bytes == bytes_of(w) && w->b.step_bytes == bytes_of(w)) {
+        if (w->a.as.way == PLK_BY_BYTE)
+            w->a.as.way = w->b.as.way = PLK_BY_SHORT;
+        pl_thread_pool_run(n_threads, g->n_batch * up(g->n, THIN_COLUMNS), run_thin, w);
+    } else {
+        w->a.as.shift = w->a.as.way == PLK_BY_BYTE ? 128 : 0;
+        divide(w, n_threads);
+        pl_thread_pool_run(n_threads, g->n_batch * w->stripes * w->pieces, run_task, w);
+    }
+    return w->status ? pl_fail(w->status, "out of memory for a matrix product") : PL_OK;
+}
+
+/* As plk_gemm_run, for the other dtypes. */
+PLK_KERNEL(plk_gemm_narrow)
+{
+    const plk_gemm *g = params;
+    plk_gemm turned;
+    int64_t item = (int64_t)plk_dtype_bytes(g->dtype), lda = g->transpose_a ? g->m : g->k;
+    int64_t ldb = g->transpose_b ? g->k : g->n;
+    int at = 2, way = narrow_way(g->dtype, g->dtype);
+    product w = {.g = g, .whole = g->dtype == PLK_I8 || g->dtype == PLK_U8, .groups = g->n_batch};
+    (void)scalars;
+    w.a = (operand){.as = {way, g->dtype, 0}, .from = bufs[0], .line_bytes = (g->transpose_a ? 1 : lda) * item,
+                    .step_bytes = (g->transpose_a ? lda : 1) * item};
+    w.b = (operand){.as = {way, g->dtype, 0}, .from = bufs[1], .line_bytes = (g->transpose_b ? ldb : 1) * item,
+                    .step_bytes = (g->transpose_b ? 1 : ldb) * item};
+    w.bias = g->bias ? bufs[at++] : NULL;
+    w.residual = g->residual ? bufs[at++] : NULL;
+    w.c = bufs[at++];
+    w.pre = g->keep ? bufs[at++] : NULL;
+    if (g->sums)
+        sum_rows(g, &w.a, bufs[at]);
+    if (g->n == 1 && g->m > 1 && !g->bias) {    /* C^T is one row: A is packed as B */
+        turned = *g;
+        turned.m = 1, turned.n = g->m, turned.a_step = g->b_step, turned.b_step = g->a_step;
+        operand a = w.a;
+        w.g = &turned, w.a = w.b, w.b = a;
+    }
+    return run_all(&w);
+}
+
+typedef struct { const plk_narrow_conv *c; const char *x; char *padded; int64_t item, wide[3]; } picture;
+
+/* One channel of one image. */
+static void pad_plane(void *arg, int64_t plane)
+{
+    const picture *p = arg;
+    const plk_narrow_conv *c = p->c;
+    int64_t row = p->wide[2] * p->item, bytes = c->space[2] * p->item;
+    char *to = p->padded + plane * p->wide[0] * p->wide[1] * row;
+    const char *from = p->x + plane * c->space[0] * c->space[1] * bytes;
+    memset(to, 0, (size_t)(p->wide[0] * p->wide[1] * row));
+    to += (c->pad[0] * p->wide[1] + c->pad[1]) * row + c->pad[2] * p->item;
+    for (int64_t d = 0; d < c->space[0]; d++)
+        for (int64_t h = 0; h < c->space[1]; h++, from += bytes)
+            memcpy(to + (d * p->wide[1] + h) * row, from, (size_t)bytes);
+}
+
+/* bufs: x, weight, bias if any, y */
+PLK_KERNEL(plk_narrow_conv_run)
+{
+    const plk_narrow_conv *c = params;
+    picture p = {.c = c, .x = bufs[0], .item = (int64_t)plk_dtype_bytes(c->dtype)};
+    int64_t channels = c->channels / c->groups, n_out = 1, taps = 1, pixels = 1, at = 0;
+    (void)scalars;
+    for (int i = 0; i < 3; i++) {
+        p.wide[i] = c->space[i] + 2 * c->pad[i];
+        n_out *= c->out[i], taps *= c->kernel[i], pixels *= p.wide[i];
+    }
+    plk_gemm g = {.n_batch = c->n * c->groups, .m = c->filters / c->groups, .n = n_out, .k = channels * taps,
+                  .a_step = c->filters / c->groups * channels * taps, .b_step = channels * pixels, .dtype = c->dtype,
+                  .alpha = 1};
+    const source as = {narrow_way(c->dtype, c->dtype), c->dtype, 0};
+    product w = {.g = &g, .whole = c->dtype == PLK_I8 || c->dtype == PLK_U8, .by_row = 1, .groups = c->groups,
+                 .bias = c->bias ? bufs[2] : NULL, .c = bufs[2 + c->bias]};
+    w.a = (operand){.as = as, .from = bufs[1], .line_bytes = g.k * p.item, .step_bytes = p.item};
+    w.b = (operand){.as = as, .from = bufs[0], .line_bytes = p.item, .step_bytes = n_out * p.item};
+    if (taps == 1 && n_out == pixels)    /* the image is the matrix */
+        return run_all(&w);
+    size_t padded = ((size_t)(c->n * c->channels * pixels * p.item) + 4 * COLUMNS + 63) & ~(size_t)63;
+    char *memory = pl_scratch(padded + sizeof(int64_t) * (size_t)(g.k + n_out));
+    if (!memory)
+        return pl_fail(PL_ENOMEM, "out of memory for a convolution");
+    int64_t *steps = (int64_t *)(memory + padded), *places = steps + g.k;
+    p.padded = memory;
+    memset(memory + padded - 4 * COLUMNS, 0, 4 * COLUMNS);
+    pl_thread_pool_run(pl_threads(c->n * c->channels * pixels / 8), c->n * c->channels, pad_plane, &p);
+    for (int64_t ch = 0; ch < channels; ch++)
+        for (int64_t d = 0; d < c->kernel[0]; d++)
+            for (int64_t h = 0; h < c->kernel[1]; h++)
+                for (int64_t q = 0; q < c->kernel[2]; q++)
+                    steps[at++] = ((ch * p.wide[0] + d * c->dilate[0]) * p.wide[1] + h * c->dilate[1]) * p.wide[2] +
+                                  q * c->dilate[2];
+    at = 0;
+    for (int64_t d = 0; d < c->out[0]; d++)
+        for (int64_t h = 0; h < c->out[1]; h++)
+            for (int64_t q = 0; q < c->out[2]; q++)
+                places[at++] = (d * c->stride[0] * p.wide[1] + h * c->stride[1]) * p.wide[2] + q * c->stride[2];
+    w.b.from = memory, w.b.places = places, w.b.steps = steps;
+    return run_all(&w);
+}

@@ -1,0 +1,373 @@
+/* Register tiles of matrix products of narrow types (16-bit floats, 8-bit integers), and the packing of operands.
+ *
+ * Both operands are packed into *units* of 32 bits, each of PER_UNIT steps of depth, which one instruction multiplies
+ * and adds up in the 32 bits of its result. So one layout and one tile serve every type:
+ *
+ *     way            a unit holds    one instruction                            where
+ *     PLK_BY_FLOAT   1 float32       vfmadd231ps                                all; 16-bit floats are converted
+ *     PLK_BY_BRAIN   2 bfloat16      vdpbf16ps                                  AVX512-BF16
+ *     PLK_BY_INT     1 int32         multiply and add                           all
+ *     PLK_BY_SHORT   2 int16         vpmaddwd, vpaddd                           x86
+ *     PLK_BY_BYTE    4 bytes         vpdpbusd: unsigned rows, signed columns    AVX512-VNNI, B of int8
+ *
+ * Missing steps, rows and columns are zeros. A signed A is shifted by 128 for vpdpbusd; the sums of B's columns correct
+ * that. */
+#ifndef PLK_NARROW_TILE_H
+#define PLK_NARROW_TILE_H
+#include "dtype.h"
+#include "half.h"
+#include "isa.h"
+#include "tile.h"
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+enum { PLK_BY_FLOAT, PLK_BY_BRAIN, PLK_BY_INT, PLK_BY_SHORT, PLK_BY_BYTE };
+typedef int32_t plk_unit __attribute__((may_alias));
+typedef uint16_t half_word __attribute__((may_alias));
+typedef float real_unit __attribute__((may_alias));
+typedef int32_t plk_units __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
+typedef union { plk_unit whole; uint16_t halves[2]; uint8_t bytes[4]; } parts;
+enum { N_UNITS = 256, RUN = 64 };    /* of a block of depth: a panel of A has ROWS x N_UNITS; transposed at once */
+
+static inline int per_unit(int way)
+{
+    return way == PLK_BY_BYTE ? 4 : way == PLK_BY_FLOAT || way == PLK_BY_INT ? 1 : 2;
+}
+
+/* How to multiply two dtypes (equal ones, or uint8 by int8) on this machine. */
+static inline int narrow_way(int a, int b)
+{
+    if (a == PLK_F16 || a == PLK_BF16)
+        return a == PLK_BF16 && plk_isa_has(PLK_HAS_BF16) ? PLK_BY_BRAIN : PLK_BY_FLOAT;
+#if defined(__SSE2__)
+    return b == PLK_I8 && plk_isa_has(PLK_HAS_VNNI) ? PLK_BY_BYTE : PLK_BY_SHORT;
+#else
+    return PLK_BY_INT;
+#endif
+}
+
+/* ---- packing --------------------------------------------------------------------------------------------------- */
+
+/* What an operand is packed from: the dtype, and by how much a byte is shifted (128: int8 becomes uint8). */
+typedef struct { int way, dtype, shift; } source;
+
+#define EACH(n, T, U, expression) \
+    { \
+        const T *x = from; \
+        U *y = to; \
+        for (int64_t i = 0; i < n; i++) \
+            y[i] = (U)(expression); \
+        break; \
+    }
+/* n elements of one row, as they lie in units */
+static inline void convert_run(source s, void *to, const void *from, int64_t n)
+{
+    switch (s.way * PLK_DTYPE_COUNT + s.dtype) {
+#if defined(__F16C__)
+    case PLK_BY_FLOAT * PLK_DTYPE_COUNT + PLK_F16: {
+        const half_word *x = from;
+        float *y = to;
+        int64_t i = 0;
+        for (; i + 8 <= n; i += 8)
+            _mm256_storeu_ps(y + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(x + i))));
+        for (; i < n; i++)
+            y[i] = half_to_float(x[i]);
+        break;
+    }
+#else
+    case PLK_BY_FLOAT * PLK_DTYPE_COUNT + PLK_F16: EACH(n, half_word, real_unit, half_to_float(x[i]))
+#endif
+    case PLK_BY_FLOAT * PLK_DTYPE_COUNT + PLK_BF16: EACH(n, half_word, plk_unit, (uint32_t)x[i] << 16)
+    case PLK_BY_BRAIN * PLK_DTYPE_COUNT + PLK_BF16: memcpy(to, from, (size_t)n * 2); break;
+    case PLK_BY_INT * PLK_DTYPE_COUNT + PLK_I8: EACH(n, int8_t, plk_unit, x[i])
+    case PLK_BY_INT * PLK_DTYPE_COUNT + PLK_U8: EACH(n, uint8_t, plk_unit, x[i])
+    case PLK_BY_SHORT * PLK_DTYPE_COUNT + PLK_I8: EACH(n, int8_t, half_word, x[i])
+    case PLK_BY_SHORT * PLK_DTYPE_COUNT + PLK_U8: EACH(n, uint8_t, half_word, x[i])
+    default:    /* PLK_BY_BYTE */
+        if (s.shift)
+            EACH(n, uint8_t, uint8_t, x[i] ^ 0x80)
+        memcpy(to, from, (size_t)n);
+    }
+}
+#undef EACH
+
+/* One line of units from the lines of PER_UNIT steps, `width` elements each; lines past n_lines are zeros. */
+static inline void zip_lines(source s, plk_unit *to, const char *from, int64_t step_bytes, int64_t n_lines,
+                             int64_t width)
+{
+    uint16_t halves[2][COLUMNS];
+    int n_parts = per_unit(s.way);
+    if (n_parts == 1) {
+        convert_run(s, to, from, width);
+        return;
+    }
+    if (n_parts == 2) {
+        for (int q = 0; q < 2; q++)
+            if (q < n_lines)
+                convert_run(s, halves[q], from + q * step_bytes, width);
+            else
+                memset(halves[q], 0, sizeof halves[q]);
+        if (width == COLUMNS)
+            for (int j = 0; j < COLUMNS; j++)
+                to[j] = (plk_unit)(halves[0][j] | (uint32_t)halves[1][j] << 16);
+        else
+            for (int64_t j = 0; j < width; j++)
+                to[j] = (plk_unit)(halves[0][j] | (uint32_t)halves[1][j] << 16);
+        return;
+    }
+    static const uint8_t none[COLUMNS];
+    const uint8_t *x[4];
+    for (int q = 0; q < 4; q++)
+        x[q] = q < n_lines ? (const uint8_t *)from + q * step_bytes : none;
+    uint32_t mask = s.shift ? 0x80808080u : 0;
+    if (width == COLUMNS)
+        for (int j = 0; j < COLUMNS; j++)
+            to[j] = (plk_unit)(mask ^ (x[0][j] | (uint32_t)x[1][j] << 8 | (uint32_t)x[2][j] << 16 |
+                                       (uint32_t)x[3][j] << 24));
+    else
+        for (int64_t j = 0; j < width; j++)
+            to[j] = (plk_unit)(mask ^ (x[0][j] | (uint32_t)x[1][j] << 8 | (uint32_t)x[2][j] << 16 |
+                                       (uint32_t)x[3][j] << 24));
+}
+
+/* Element (line, step) is at from + line * line_bytes + step * step_bytes; one of both is the size of an element.
+ * places: instead at places[line] + steps[step] elements, of an image behind which a line of a panel can be read. */
+typedef struct {
+    source as;
+    const char *from;
+    int64_t line_bytes, step_bytes;
+    const int64_t *places, *steps;
+} operand;
+
+static inline operand operand_at(operand x, int64_t line, int64_t step)
+{
+    if (x.places) {
+        x.places += line;
+        x.steps += step;
+    } else {
+        x.from += line * x.line_bytes + step * x.step_bytes;
+    }
+    return x;
+}
+
+/* The last unit of a row, with zeros for the steps that it lacks */
+static inline plk_unit last_unit(source s, const char *from, int64_t n)
+{
+    parts p = {0};
+    convert_run(s, &p, from, n);
+    return p.whole;
+}
+
+/* n_rows <= ROWS rows of A. If the steps of a row are contiguous: (chunk, row, CHUNK units), else (unit, row). */
+static void pack_rows(plk_unit *to, operand a, int64_t n_rows, int64_t depth)
+{
+    int64_t per = per_unit(a.as.way), n_units = up(depth, per), item = (int64_t)plk_dtype_bytes(a.as.dtype);
+    if (n_rows < ROWS)
+        memset(to, 0, sizeof *to * (size_t)(ROWS * up(n_units, CHUNK) * CHUNK));
+    if (a.step_bytes == item) {
+        for (int64_t r = 0; r < n_rows; r++) {
+            const char *from = a.from + r * a.line_bytes;
+            plk_unit *at = to + r * CHUNK;
+            int64_t d = 0;
+            for (; d + CHUNK * per <= depth; d += CHUNK * per, at += ROWS * CHUNK)
+                convert_run(a.as, at, from + d * item, CHUNK * per);
+            int64_t whole = (depth - d) / per * per;
+            convert_run(a.as, at, from + d * item, whole);
+            if (d + whole < depth)
+                at[whole / per] = last_unit(a.as, from + (d + whole) * item, depth - d - whole);
+        }
+    } else {
+        for (int64_t u = 0; u < n_units; u++)
+            zip_lines(a.as, to + u * ROWS, a.from + u * per * a.step_bytes, a.step_bytes, least(per, depth - u * per),
+                      n_rows);
+    }
+}
+
+/* A panel of B from an image: lines of pixels are copied whole, so that what is past their end is written again. */
+static void pack_places(plk_unit *to, operand b, int64_t n_columns, int64_t depth)
+{
+    int64_t per = per_unit(b.as.way), n_units = up(depth, per), item = (int64_t)plk_dtype_bytes(b.as.dtype), n_runs = 0;
+    int64_t runs[COLUMNS];    /* where adjacent pixels begin */
+    char lines[4][4 * COLUMNS];
+    for (int64_t c = 0; c < n_columns; c++)
+        if (c == 0 || b.places[c] != b.places[c - 1] + 1)
+            runs[n_runs++] = c;
+    int scattered = n_runs > n_columns / 2;
+    for (int64_t u = 0; u < n_units; u++, to += COLUMNS) {
+        int64_t some = least(per, depth - u * per);
+        for (int64_t q = 0; q < some; q++) {
+            const char *from = b.from + b.steps[u * per + q] * item;
+            if (!scattered)
+                for (int64_t r = 0; r < n_runs; r++)
+                    memcpy(lines[q] + runs[r] * item, from + b.places[runs[r]] * item, 2 * COLUMNS);
+            else if (item == 2)
+                for (int64_t c = 0; c < n_columns; c++)
+                    ((half_word *)lines[q])[c] = ((const half_word *)from)[b.places[c]];
+            else
+                for (int64_t c = 0; c < n_columns; c++)
+                    lines[q][c] = from[b.places[c]];
+        }
+        zip_lines(b.as, to, lines[0], sizeof lines[0], some, n_columns);
+    }
+}
+
+/* A panel of B: lines of COLUMNS units. */
+static void pack_columns(plk_unit *to, operand b, int64_t n_columns, int64_t depth)
+{
+    int64_t per = per_unit(b.as.way), n_units = up(depth, per), item = (int64_t)plk_dtype_bytes(b.as.dtype);
+    if (n_columns < COLUMNS)
+        memset(to, 0, sizeof *to * (size_t)(n_units * COLUMNS));
+    if (b.places) {
+        pack_places(to, b, n_columns, depth);
+    } else if (b.step_bytes == item && b.line_bytes != item) {
+        int64_t n_whole = depth / per;
+        plk_unit run[HEIGHT * RUN];
+        for (int64_t c = 0; c < n_columns; c += HEIGHT)    /* few lines at a time: they may share a set of the cache */
+            for (int64_t u = 0; u < n_whole; u += RUN) {
+                int64_t n = least(RUN, n_whole - u), some = least(HEIGHT, n_columns - c), step = RUN;
+                const char *from = b.from + c * b.line_bytes + u * per * item;
+                const float *lines = (const float *)run;
+                if (per * item == 4 && !b.as.shift && b.line_bytes % 4 == 0) {    /* units lie in memory */
+                    lines = (const float *)from;
+                    step = b.line_bytes / 4;
+                } else {
+                    for (int64_t r = 0; r < some; r++)
+                        convert_run(b.as, run + r * RUN, from + r * b.line_bytes, n * per);
+                }
+                transpose((float *)to + u * COLUMNS + c, COLUMNS, lines, step, some, n);
+            }
+        for (int64_t c = 0; c < n_columns && n_whole < n_units; c++)
+            to[n_whole * COLUMNS + c] =
+                last_unit(b.as, b.from + c * b.line_bytes + n_whole * per * item, depth - n_whole * per);
+    } else {
+        for (int64_t u = 0; u < n_units; u++)
+            zip_lines(b.as, to + u * COLUMNS, b.from + u * per * b.step_bytes, b.step_bytes,
+                      least(per, depth - u * per), n_columns);
+    }
+}
+
+/* ---- the tile -------------------------------------------------------------------------------------------------- */
+
+/* to += the product of two vectors of units */
+#if defined(__AVX512F__)
+#define SHORT_PRODUCT(x, y) (plk_units)_mm512_madd_epi16((__m512i)(x), (__m512i)(y))
+#elif defined(__AVX2__)
+#define SHORT_PRODUCT(x, y) (plk_units)_mm256_madd_epi16((__m256i)(x), (__m256i)(y))
+#elif defined(__SSE2__)
+#define SHORT_PRODUCT(x, y) (plk_units)_mm_madd_epi16((__m128i)(x), (__m128i)(y))
+#else
+#define SHORT_PRODUCT(x, y) ((x) * (y))    /* no way of this machine */
+#endif
+PLK_INLINE void add_units(const int way, plk_units *to, plk_units x, plk_units y)
+{
+    switch (way) {
+#if defined(__AVX512F__)
+    case PLK_BY_BRAIN: __asm__("vdpbf16ps %2, %1, %0" : "+v"(*to) : "v"(x), "v"(y)); break;
+    case PLK_BY_BYTE: __asm__("vpdpbusd %2, %1, %0" : "+v"(*to) : "v"(x), "v"(y)); break;
+#endif
+    case PLK_BY_SHORT: *to += SHORT_PRODUCT(x, y); break;
+    case PLK_BY_INT: *to += x * y; break;
+    default: {
+        vector sum = (vector)*to;
+        ADD_PRODUCT(sum, (vector)x, (vector)y);
+        *to = (plk_units)sum;
+    }
+    }
+}
+
+/* acc[r * DOTS + c] += row r of A times column c of B, each contiguous along the depth */
+enum { DOTS = 4 };
+PLK_INLINE void unit_dots(const int way, const int n_rows, int64_t n_units, const plk_unit *a, int64_t a_step,
+                          const plk_unit *b, int64_t b_step, plk_units *sums)
+{
+    plk_units acc[3][DOTS];
+    _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++)
+        _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++)
+            acc[r][c] = sums[r * DOTS + c];
+    _Pragma("GCC unroll 1") for (int64_t u = 0; u < n_units; u += WIDTH) {
+        _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++) {
+            plk_units y = *(const plk_units *)(b + c * b_step + u);
+            _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++)
+                add_units(way, &acc[r][c], *(const plk_units *)(a + r * a_step + u), y);
+        }
+    }
+    _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++)
+        _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++)
+            sums[r * DOTS + c] = acc[r][c];
+}
+
+/* out (n_rows x COLUMNS, out_step apart) = or += panels of A and B; element (row r, unit u) of A is at
+ * u / chunk * next + u * step + r * row. */
+#define STEP(s) \
+    { \
+        const plk_units *line = (const plk_units *)(b + s * COLUMNS), zeros = {0}; \
+        plk_units b0 = line[0], b1 = line[1]; \
+        _Pragma("GCC unroll 16") for (int r = 0; r < n_rows; r++) { \
+            plk_units x = (r < ROWS / 2 ? a[r * row + s * step] : low[(r - ROWS / 2) * row + s * step]) - zeros; \
+            add_units(way, &acc[r][0], x, b0); \
+            add_units(way, &acc[r][1], x, b1); \
+        } \
+        __asm__ volatile("" ::: "memory"); \
+    }
+PLK_INLINE void unit_tile(const int way, const int n_rows, const int64_t chunk, const int64_t next, const int64_t row,
+                          const int64_t step, int64_t n_units, const plk_unit *a, const plk_unit *b, plk_unit *out,
+                          int64_t out_step, int add)
+{
+    plk_units acc[ROWS][2];
+    _Pragma("GCC unroll 16") for (int r = 0; r < n_rows; r++) {
+        acc[r][0] = add ? *(plk_units *)(out + r * out_step) : (plk_units){0};
+        acc[r][1] = add ? *(plk_units *)(out + r * out_step + WIDTH) : (plk_units){0};
+    }
+    for (int64_t left = n_units; left > 0; left -= chunk, a += next) {
+        int64_t n = left < chunk ? left : chunk;
+        _Pragma("GCC unroll 1") for (; n >= 2; n -= 2, a += 2 * step, b += 2 * COLUMNS) {
+            const plk_unit *low = a + ROWS / 2 * row;
+            STEP(0) STEP(1)
+        }
+        if (n > 0) {
+            const plk_unit *low = a + ROWS / 2 * row;
+            STEP(0)
+            a += step, b += COLUMNS;
+        }
+    }
+    _Pragma("GCC unroll 16") for (int r = 0; r < n_rows; r++) {
+        *(plk_units *)(out + r * out_step) = acc[r][0];
+        *(plk_units *)(out + r * out_step + WIDTH) = acc[r][1];
+    }
+}
+#undef STEP
+
+typedef void (*unit_product)(int64_t n_units, const plk_unit *a, const plk_unit *b, plk_unit *out, int64_t out_step,
+                             int add);
+#define TILE(name, way, n_rows, chunk, next, row, step) \
+    __attribute__((noinline, unused)) static void name(int64_t n_units, const plk_unit *a, const plk_unit *b, \
+                                                       plk_unit *out, int64_t out_step, int add) \
+    { \
+        unit_tile(way, n_rows, chunk, next, row, step, n_units, a, b, out, out_step, add); \
+    }
+#define TILES(name, way, n_rows) \
+    TILE(name##_rows, way, n_rows, CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1) \
+    TILE(name##_steps, way, n_rows, INT64_MAX, 0, 1, ROWS)
+#define WAYS(way) TILES(way##_all, way, ROWS) TILES(way##_few, way, FEW_ROWS) TILES(way##_one, way, 1)
+#define OF(way) \
+    {{way##_one_rows, way##_few_rows, way##_all_rows}, {way##_one_steps, way##_few_steps, way##_all_steps}}
+WAYS(PLK_BY_FLOAT)
+WAYS(PLK_BY_INT)
+WAYS(PLK_BY_SHORT)
+#if defined(__AVX512F__)
+WAYS(PLK_BY_BRAIN)
+WAYS(PLK_BY_BYTE)
+#endif
+/* [way][are the steps of A contiguous in a panel, not its rows: 0][height: one, few, all rows] */
+static const unit_product unit_products[][2][3] = {
+    [PLK_BY_FLOAT] = OF(PLK_BY_FLOAT), [PLK_BY_INT] = OF(PLK_BY_INT), [PLK_BY_SHORT] = OF(PLK_BY_SHORT),
+#if defined(__AVX512F__)
+    [PLK_BY_BRAIN] = OF(PLK_BY_BRAIN), [PLK_BY_BYTE] = OF(PLK_BY_BYTE),
+#endif
+};
+#undef OF
+#undef WAYS
+#undef TILES
+#undef TILE
+#endif
