@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,10 @@ def decomposition_cpu(
         return None
     return hooks.get("kernel of a decomposition")(op, ins, outs, attrs, cpu())
 
+
+importlib.import_module(
+    f"{__package__}.traced"
+)  # after all other entries: it takes what they leave
 
 register(
     Backend(

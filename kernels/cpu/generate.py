@@ -10,12 +10,15 @@ from typing import NamedTuple
 
 from ..activations import ACTIVATIONS, NUMBERS, OF_NORMS, OF_PRODUCTS, SLOPES, Activation
 from ..loops import IN_BOOLS, LOOPS
+from ..loops.built import functions
+from ..loops.c import HEAD as TRACED_HEAD
 from ..pointwise import Expression
 from ..record import REGISTRY
 from ..spec import ITEM_BYTES
 from ..statements import MADE, NATIVE_TYPES, SUFFIXES, Loop, Name, statement, translate
 
 OPERATORS_PER_FILE = 24
+FUNCTIONS_PER_FILE = 40
 ENUM = {
     "float32": "PLK_F32",
     "float64": "PLK_F64",
@@ -182,6 +185,63 @@ plk_loop plk_pointwise_loop(int op, int dtype)
     return files
 
 
+def traced_files() -> dict[str, str]:
+    """The loops of references, and their table by name."""
+    texts = sorted(functions().items())
+    files = {}
+    parts = [texts[i : i + FUNCTIONS_PER_FILE] for i in range(0, len(texts), FUNCTIONS_PER_FILE)]
+    for k, part in enumerate(parts):
+        body = [HEAD + EXACT, TRACED_HEAD]
+        body += [f"static int {name}{text}" for name, text in part]
+        listed = ",\n    ".join(name for name, _ in part)
+        body.append(
+            f"extern const plk_traced_function PLK_NAME(plk_traced_{k})[];\n"
+            f"const plk_traced_function PLK_NAME(plk_traced_{k})[] = {{\n    {listed}\n}};\n"
+        )
+        files[f"traced_{k}.inc"] = "\n".join(body)
+        files |= {f"traced_{k}_{isa}.c": isa_wrapper(isa, f"traced_{k}.inc") for isa in ISAS}
+    names = ",\n    ".join(f'"{name}"' for name, _ in texts)
+    externs = lambda isa: "".join(
+        f"extern const plk_traced_function plk_traced_{k}_{isa}[];\n" for k in range(len(parts))
+    )
+    row = lambda isa: f"    {{{', '.join(f'plk_traced_{k}_{isa}' for k in range(len(parts)))}}},\n"
+    x86 = [isa for isa in ISAS if isa != "baseline"]
+    files["traced_table.c"] = f"""{HEAD}#include "isa.h"
+#include "kernel.h"
+#include "traced.h"
+{externs("baseline")}#if defined(__x86_64__)
+{"".join(map(externs, x86))}#endif
+static const plk_traced_function *const tables[][{len(parts)}] = {{
+{row("baseline")}#if defined(__x86_64__)
+{"".join(map(row, x86))}#endif
+}};
+static const char *const names[] = {{
+    {names}
+}};
+
+int plk_traced_find(const char *name)
+{{
+    int low = 0, high = (int)(sizeof names / sizeof *names) - 1;
+    while (low <= high) {{
+        int middle = (low + high) / 2, order = strcmp(name, names[middle]);
+        if (order == 0)
+            return middle;
+        if (order < 0)
+            high = middle - 1;
+        else
+            low = middle + 1;
+    }}
+    return -1;
+}}
+
+plk_traced_function plk_traced_get(int function)
+{{
+    return tables[plk_isa_get()][function / {FUNCTIONS_PER_FILE}][function % {FUNCTIONS_PER_FILE}];
+}}
+"""
+    return files
+
+
 def kernel_files() -> dict[str, str]:
     """Wrappers and dispatchers of the kernel files; the kernels are those that PLK_KERNEL
     defines."""
@@ -302,7 +362,7 @@ def write(folder: Path) -> None:
     that lie there go."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {"trig_table.h": trig_table(), **activation_files()}
-    files |= {**pointwise_files(), **kernel_files()}
+    files |= {**pointwise_files(), **traced_files(), **kernel_files()}
     for old in folder.iterdir():
         if old.name not in files:
             old.unlink()

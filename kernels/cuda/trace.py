@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..loops import trace as tracing
-from ..loops.arguments import Copy, Int32, Int64, Scalar, Scratch
+from ..loops.arguments import Copy, Float64, Int32, Int64, Scalar, Scratch
 from ..loops.nodes import (
     INDEX,
     JOINS,
@@ -50,13 +50,21 @@ class CudaText(Text):
             leaf.kind, f"value_of({name}[{self.flat(at, leaf.strides, leaf.offset)}])"
         )
 
-    def converted(self, dtype: np.dtype, name: str) -> str:
+    def converted(self, dtype: np.dtype, source: np.dtype, name: str) -> str:
         kind = TYPES[dtype.name]
         return f"({kind})(as<{kind}>({name}))"
 
     def scalar(self, dtype: np.dtype, scalar: Scalar) -> str:
         kind = TYPES[dtype.name]
         return self.value(kind, f"number<{kind}>({self.argument('double', scalar)})")
+
+    def number(self, dtype: np.dtype, number: Any) -> str:
+        kind = TYPES[dtype.name]
+        if number in (0, 1) and not (number == 0 and np.signbit(number)):
+            return self.value(kind, f"{int(number)}")
+        if dtype.kind == "f":
+            return self.value(kind, f"({kind}){self.argument('double', Float64(float(number)))}")
+        return self.value(kind, f"({kind}){self.argument('int64_t', Int64(int(number)))}")
 
     def table(self, values: np.ndarray, flat: str) -> str:
         if values.size > MAX_TABLE:
@@ -87,13 +95,13 @@ class CudaText(Text):
                 flat = rest
         return found
 
-    def flat(self, at: Sequence[str], strides: Sequence[int], offset: int = 0) -> str:
+    def flat(self, at: Sequence[str], strides: Sequence[int], offset: int | None = None) -> str:
         parts = []
         for i, s in zip(at, strides):
             if i != "0" and s:
                 parts.append(i if s == 1 else f"{i} * {self.size(s)}")
         if offset or not parts:
-            parts.append(self.size(offset))
+            parts.append(self.size(offset or 0))
         return self.place(" + ".join(parts))
 
     def own(self, x: Node, at: Sequence[str], shape: Sequence[int]) -> tuple[str, ...]:

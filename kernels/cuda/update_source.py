@@ -38,7 +38,9 @@ def _struct(name: str, dtype: str) -> str:
     number = lambda text: re.sub(r"scalars\[(\d+)\]", lambda at: read[int(at[1])], text)
     values = ["w", "g", *(f"s[{i}]" for i in range(rule.states))]
     lines = [f"{kind} {v.name} = {value};" for v, value in zip(loop.inputs, values)]
-    lines += [f"{kind} {v.name} = ({kind})({number(v.text)});" for v in loop.scalars]
+    lines += [
+        f"{kind} {v.name} = ({kind})({number(getattr(v, 'text', v.name))});" for v in loop.scalars
+    ]
     lines += [f"{kind} {v.name} = ({kind})({v.text});" for v in loop.statements]
     guard = f"        if (r[{SCALE}] == 0 || r[{SCALE}] - r[{SCALE}] != 0)\n            return;\n"
     body = guard if f"r[{SCALE}]" in read else ""  # the gradient overflowed: no update

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..record import HALVES
 from ..shapes import contiguous
-from .arguments import Buffer, Copy, Float64, Int64, Scalar, Scratch
+from .arguments import Buffer, Copy, Scalar, Scratch
 
 MAX_ARGUMENTS = 200
 TYPES = {
@@ -74,12 +74,16 @@ class Text(ABC):
         """The value at a place of an array in memory."""
 
     @abstractmethod
-    def converted(self, dtype: np.dtype, name: str) -> str:
-        """A value in another dtype."""
+    def converted(self, dtype: np.dtype, source: np.dtype, name: str) -> str:
+        """A value of dtype `source` in another dtype."""
 
     @abstractmethod
     def scalar(self, dtype: np.dtype, scalar: Scalar) -> str:
         """A number of the call."""
+
+    @abstractmethod
+    def number(self, dtype: np.dtype, number: Any) -> str:
+        """A number that is known now."""
 
     @abstractmethod
     def table(self, values: np.ndarray, flat: str) -> str:
@@ -94,7 +98,7 @@ class Text(ABC):
         """The places along axes of the flat-th element of a shape."""
 
     @abstractmethod
-    def flat(self, at: Sequence[str], strides: Sequence[int], offset: int = 0) -> str:
+    def flat(self, at: Sequence[str], strides: Sequence[int], offset: int | None = None) -> str:
         """The place in memory of an element."""
 
     @abstractmethod
@@ -174,7 +178,7 @@ class Node(ABC):
 
 
 class Leaf(Node):
-    """Memory. stored: the dtype there."""
+    """An array in memory. stored: the dtype there."""
 
     weight = 0
 
@@ -209,14 +213,9 @@ class Number(Node):
         self.number = value
 
     def text(self, k: Text, at: Sequence[str]) -> str:
-        v = self.number
-        if isinstance(v, Scalar):
-            return k.scalar(self.dtype, v)
-        if v in (0, 1) and not (v == 0 and np.signbit(v)):
-            return k.value(self.kind, f"{int(v)}")
-        if self.dtype.kind == "f":
-            return k.value(self.kind, f"({self.kind}){k.argument('double', Float64(float(v)))}")
-        return k.value(self.kind, f"({self.kind}){k.argument('int64_t', Int64(int(v)))}")
+        if isinstance(self.number, Scalar):
+            return k.scalar(self.dtype, self.number)
+        return k.number(self.dtype, self.number)
 
 
 class Cast(Node):
@@ -227,7 +226,9 @@ class Cast(Node):
         self.of, self.weight = (of,), of.weight + 1
 
     def text(self, k: Text, at: Sequence[str]) -> str:
-        return k.value(self.kind, k.converted(self.dtype, k.element(self.of[0], at)))
+        return k.value(
+            self.kind, k.converted(self.dtype, self.of[0].dtype, k.element(self.of[0], at))
+        )
 
 
 class Place(Node):
@@ -276,6 +277,10 @@ class Map(Node):
         super().__init__(np.broadcast_shapes(*(x.shape for x in of)), dtype)
         self._text, self.of = text, of
         self.weight = 1 + sum(x.weight for x in of)
+
+    def of_others(self, of: Sequence[Node]) -> Map:
+        """The same expression of other nodes."""
+        return Map(self._text, of, self.dtype)
 
     def text(self, k: Text, at: Sequence[str]) -> str:
         names = [k.element(x, k.own(x, at, self.shape)) for x in self.of]

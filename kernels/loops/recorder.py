@@ -55,7 +55,7 @@ class Recorder:
         return x
 
     def array(self, node: Node, part_of: tuple[Array, Any] | None = None) -> Array:
-        """The array of a node, for the functions that trace_functions.py has."""
+        """The array of a node, for the functions that functions.py has."""
         return Array(self, node, part_of=part_of)
 
     def node(self, x: Any) -> Node:

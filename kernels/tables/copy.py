@@ -107,7 +107,7 @@ def _join(function, parts, whole, axis, types):
     return Native(function, ("plk_join", fields), cost(*types, steps=2 * outer * len(parts)))
 
 
-@on_cpu("Concat", "stack")
+@on_cpu("Concat", "stack", "_rnn_param_concat")
 def concat_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     y = outs[0]
     return _join("plk_join_run", ins, y, _along(op, y.shape, attrs), (*ins, y))
@@ -177,7 +177,7 @@ def _launch_join(*call) -> Native | None:
     return None if steps is None else cuda.launches(*steps)
 
 
-@on_cuda("Concat", "stack")
+@on_cuda("Concat", "stack", "_rnn_param_concat")
 def concat_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     y = outs[0]
     if any(t.dtype != y.dtype for t in ins):
