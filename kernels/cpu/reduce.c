@@ -5,7 +5,7 @@
 #include "reduce_whole.h"
 #include "simd.h"
 
-enum { TILE = 512, CHUNK = 32768, MAX_CHUNKS = 256, FEW_RUNS = 64, SHORT_RUN = 16, MANY = 64 };
+enum { TILE = 512, CHUNK = 32768, MAX_CHUNKS = 256, FEW_RUNS = 64, SHORT_RUN = 16, MANY = 64, PIECE = 512 };
 
 static void store_real(const plk_reduce *p, void *y, int64_t at, double v)
 {
@@ -83,10 +83,10 @@ static void store_index(void *y, int dtype, int64_t i, int64_t value)
     }
 }
 
-/* A place in a block of a line is counted in steps of two vectors, in a whole number as wide as an element. block: n is
- * at most BLOCK(T).  columns: of `width` lines beside each other, `inner` apart. */
+/* The extreme of a long line is found piece by piece, then its place in one of them. There it is counted in steps of
+ * two vectors, in a whole number as wide as an element. block: n is at most PIECE.  columns: of `width` lines beside
+ * each other, `inner` apart. */
 #define PER(T) (VECTOR_BYTES / (int)sizeof(T))
-#define BLOCK(T) (2 * PER(T) * 250)
 #define LARGER_THAN(a, b) ((a) > (b))
 #define SMALLER_THAN(a, b) ((a) < (b))
 #define PLACE_PART(T, k, at, BETTER) \
@@ -130,12 +130,13 @@ static void store_index(void *y, int dtype, int64_t i, int64_t value)
     } \
     static int64_t line_##way##_##s(const T *x, int64_t n) \
     { \
-        int64_t place = block_##way##_##s(x, n < BLOCK(T) ? n : BLOCK(T)); \
-        for (int64_t at = BLOCK(T); at < n && x[place] == x[place]; at += BLOCK(T)) { \
-            int64_t p = at + block_##way##_##s(x + at, n - at < BLOCK(T) ? n - at : BLOCK(T)); \
-            place = BETTER(x[p], x[place]) || x[p] != x[p] ? p : place; \
+        T best = x[0]; \
+        int64_t in = 0; \
+        for (int64_t at = 0; n > PIECE && at < n && best == best; at += PIECE) { \
+            T v = (T)way##_##s##_run(x + at, n - at < PIECE ? n - at : PIECE); \
+            if (BETTER(v, best) || v != v) { best = v; in = at; } \
         } \
-        return place; \
+        return in + block_##way##_##s(x + in, n - in < PIECE ? n - in : PIECE); \
     } \
     static void columns_##way##_##s(const T *x, int64_t n, int64_t inner, int64_t width, void *y, int dtype, \
                                     int64_t to) \
