@@ -5,7 +5,7 @@
 #include "reduce_whole.h"
 #include "simd.h"
 
-enum { TILE = 512, CHUNK = 32768, MAX_CHUNKS = 256, FEW_RUNS = 64, LINE = 2048 };
+enum { TILE = 512, CHUNK = 32768, MAX_CHUNKS = 256, FEW_RUNS = 64, SHORT_RUN = 16, MANY = 64, PIECE = 512 };
 
 static void store_real(const plk_reduce *p, void *y, int64_t at, double v)
 {
@@ -26,6 +26,20 @@ static void store_whole(const plk_reduce *p, void *y, int64_t at, int64_t v)
     case PLK_I8: ((int8_t *)y)[at] = (int8_t)v; break;
     case PLK_U8: ((uint8_t *)y)[at] = (uint8_t)v; break;
     case PLK_BOOL: ((uint8_t *)y)[at] = v != 0; break;
+    }
+}
+
+/* `width` rows of n elements -> n rows, MANY apart */
+#define TO_COLUMNS(T) \
+    for (int64_t k = 0; k < n; k++) \
+        for (int64_t j = 0; j < width; j++) ((T *)to)[k * MANY + j] = ((const T *)from)[j * n + k]; \
+    break;
+static void to_columns(void *to, const void *from, int64_t n, int64_t width, size_t size)
+{
+    switch (size) {
+    case 1: TO_COLUMNS(uint8_t)
+    case 4: TO_COLUMNS(uint32_t)
+    case 8: TO_COLUMNS(uint64_t)
     }
 }
 
@@ -69,48 +83,91 @@ static void store_index(void *y, int dtype, int64_t i, int64_t value)
     }
 }
 
-/* line: of n contiguous elements; the extreme of each block is found in vectors, then its place.  columns: of `width`
- * lines beside each other, `inner` apart. */
-#define ARGMAX(T, s) \
-    static int64_t line_##s(const T *x, int64_t n, int smallest) \
+/* The extreme of a long line is found piece by piece, then its place in one of them. There it is counted in steps of
+ * two vectors, in a whole number as wide as an element. block: n is at most PIECE.  columns: of `width` lines beside
+ * each other, `inner` apart. */
+#define PER(T) (VECTOR_BYTES / (int)sizeof(T))
+#define LARGER_THAN(a, b) ((a) > (b))
+#define SMALLER_THAN(a, b) ((a) < (b))
+#define PLACE_PART(T, k, at, BETTER) \
+    PLK_LANES for (int l = 0; l < PER(T); l++) { \
+        T v = x[(at) + l], b = best##k[l]; \
+        in##k[l] = BETTER(v, b) ? step : in##k[l]; \
+        best##k[l] = BETTER(v, b) ? v : b; \
+        zero##k[l] += v * 0; \
+    }
+#define LINE(T, STEP, s, way, BETTER) \
+    static int64_t block_##way##_##s(const T *x, int64_t n) \
+    { \
+        T best0[PER(T)], best1[PER(T)], zero0[PER(T)] = {0}, zero1[PER(T)] = {0}, top = x[0]; \
+        STEP in0[PER(T)] = {0}, in1[PER(T)] = {0}, step = 0; \
+        int64_t i = 0, place = 0; \
+        if (n >= 2 * PER(T)) { \
+            for (int l = 0; l < PER(T); l++) { best0[l] = x[l]; best1[l] = x[PER(T) + l]; } \
+            for (; i + 2 * PER(T) <= n; i += 2 * PER(T), step++) { \
+                PLACE_PART(T, 0, i, BETTER) PLACE_PART(T, 1, i + PER(T), BETTER) \
+            } \
+            T zero = 0; \
+            for (int l = 0; l < PER(T); l++) zero += zero0[l] + zero1[l]; \
+            for (int l = 0; l < PER(T); l++) top = BETTER(best0[l], top) ? best0[l] : top; \
+            for (int l = 0; l < PER(T); l++) top = BETTER(best1[l], top) ? best1[l] : top; \
+            place = n; \
+            for (int l = 0; l < PER(T); l++) { \
+                int64_t at0 = (int64_t)in0[l] * 2 * PER(T) + l, at1 = (int64_t)in1[l] * 2 * PER(T) + PER(T) + l; \
+                at0 = best0[l] == top ? at0 : n; \
+                at1 = best1[l] == top ? at1 : n; \
+                at0 = at0 < at1 ? at0 : at1; \
+                place = at0 < place ? at0 : place; \
+            } \
+            if (zero != 0) {                           /* NaN or an infinity: element by element */ \
+                top = x[0]; \
+                i = place = 0; \
+            } \
+        } \
+        for (; i < n && top == top; i++) \
+            if (BETTER(x[i], top) || x[i] != x[i]) { top = x[i]; place = i; } \
+        return place; \
+    } \
+    static int64_t line_##way##_##s(const T *x, int64_t n) \
     { \
         T best = x[0]; \
-        int64_t in = 0, some; \
-        for (int64_t at = 0; at < n && best == best; at += LINE) { \
-            some = n - at < LINE ? n - at : LINE; \
-            T v = (T)(smallest ? min_##s##_run(x + at, some) : max_##s##_run(x + at, some)); \
-            if ((smallest ? v < best : v > best) || v != v) { best = v; in = at; } \
+        int64_t in = 0; \
+        for (int64_t at = 0; n > PIECE && at < n && best == best; at += PIECE) { \
+            T v = (T)way##_##s##_run(x + at, n - at < PIECE ? n - at : PIECE); \
+            if (BETTER(v, best) || v != v) { best = v; in = at; } \
         } \
-        for (int any = 0; in + LANES <= n && !any; in += any ? 0 : LANES) \
-            PLK_LANES for (int l = 0; l < LANES; l++) any |= (x[in + l] == best) | (x[in + l] != x[in + l]); \
-        for (; x[in] != best && x[in] == x[in]; in++) { } \
-        return in; \
+        return in + block_##way##_##s(x + in, n - in < PIECE ? n - in : PIECE); \
     } \
-    static void columns_##s(const T *x, int64_t n, int64_t inner, int64_t width, int smallest, void *y, int dtype, \
-                            int64_t to) \
+    static void columns_##way##_##s(const T *x, int64_t n, int64_t inner, int64_t width, void *y, int dtype, \
+                                    int64_t to) \
     { \
         T best[TILE]; \
-        int64_t at[TILE]; \
+        PLACE(T) at[TILE]; \
         for (int64_t j = 0; j < width; j++) { best[j] = x[j]; at[j] = 0; } \
         for (int64_t k = 1; k < n; k++) { \
             const T *row = x + k * inner; \
-            if (smallest) { \
-                for (int64_t j = 0; j < width; j++) { \
-                    T v = row[j], b = best[j]; \
-                    int better = (v < b) | ((v != v) & (b == b)); \
-                    best[j] = better ? v : b; \
-                    at[j] = better ? k : at[j]; \
-                } \
-            } else { \
-                for (int64_t j = 0; j < width; j++) { \
-                    T v = row[j], b = best[j]; \
-                    int better = (v > b) | ((v != v) & (b == b)); \
-                    best[j] = better ? v : b; \
-                    at[j] = better ? k : at[j]; \
-                } \
+            for (int64_t j = 0; j < width; j++) { \
+                T v = row[j], b = best[j]; \
+                int better = BETTER(v, b) | ((v != v) & (b == b)); \
+                best[j] = better ? v : b; \
+                at[j] = better ? (PLACE(T))k : at[j]; \
             } \
         } \
         for (int64_t j = 0; j < width; j++) store_index(y, dtype, to + j, at[j]); \
+    }
+#define PLACE(T) __typeof__(__builtin_choose_expr(sizeof(T) == 8, (int64_t)0, (int32_t)0))
+/* Lines that are short are taken several at once, as columns. */
+#define ARGMAX(T, STEP, s) \
+    LINE(T, STEP, s, max, LARGER_THAN) LINE(T, STEP, s, min, SMALLER_THAN) \
+    static void short_lines_##s(const plk_argmax *p, const T *x, int64_t begin, int64_t end, void *y) \
+    { \
+        T columns[SHORT_RUN * MANY]; \
+        for (int64_t u = begin, width; u < end; u += width) { \
+            width = end - u < MANY ? end - u : MANY; \
+            for (int64_t k = 0; k < p->n; k++) \
+                for (int64_t j = 0; j < width; j++) columns[k * MANY + j] = x[(u + j) * p->n + k]; \
+            (p->smallest ? columns_min_##s : columns_max_##s)(columns, p->n, MANY, width, y, p->out_dtype, u); \
+        } \
     } \
     static void argmax_##s(void *arg, int64_t begin, int64_t end) \
     { \
@@ -118,21 +175,26 @@ static void store_index(void *y, int dtype, int64_t i, int64_t value)
         const plk_argmax *p = call->params; \
         const T *x = call->bufs[0]; \
         int64_t tiles = (p->inner + TILE - 1) / TILE; \
+        if (p->inner == 1 && p->n < SHORT_RUN) { \
+            short_lines_##s(p, x, begin, end, call->bufs[1]); \
+            return; \
+        } \
         for (int64_t u = begin; u < end; u++) \
             if (p->inner == 1) { \
-                store_index(call->bufs[1], p->out_dtype, u, line_##s(x + u * p->n, p->n, p->smallest)); \
+                const T *line = x + u * p->n; \
+                store_index(call->bufs[1], p->out_dtype, u, (p->smallest ? line_min_##s : line_max_##s)(line, p->n)); \
             } else { \
                 int64_t o = u / tiles, j = u % tiles * TILE, width = p->inner - j < TILE ? p->inner - j : TILE; \
-                columns_##s(x + o * p->n * p->inner + j, p->n, p->inner, width, p->smallest, call->bufs[1], \
-                            p->out_dtype, o * p->inner + j); \
+                (p->smallest ? columns_min_##s : columns_max_##s)(x + o * p->n * p->inner + j, p->n, p->inner, width, \
+                                                                  call->bufs[1], p->out_dtype, o * p->inner + j); \
             } \
     }
-ARGMAX(float, f32)
-ARGMAX(double, f64)
-ARGMAX(uint8_t, u8)
-ARGMAX(int8_t, i8)
-ARGMAX(int32_t, i32)
-ARGMAX(int64_t, i64)
+ARGMAX(float, int32_t, f32)
+ARGMAX(double, int64_t, f64)
+ARGMAX(uint8_t, uint8_t, u8)
+ARGMAX(int8_t, uint8_t, i8)
+ARGMAX(int32_t, int32_t, i32)
+ARGMAX(int64_t, int64_t, i64)
 
 /* bufs: x (outer, n, inner), y (outer, inner) */
 PLK_KERNEL(plk_argmax_run)

@@ -31,12 +31,34 @@ typedef struct {
     int64_t n_reduced, tiles;
 } OF(job);
 
+/* Short runs, one after the other: several at once, as columns; each is added in the order of a run. */
+static void OF(short_runs)(const OF(job) *j, int64_t begin, int64_t end)
+{
+    const plk_reduce *p = j->p;
+    size_t size = plk_dtype_bytes(p->dtype);
+    ACC acc[MANY];
+    uint64_t columns[SHORT_RUN * MANY];
+    for (int64_t o = begin, width; o < end; o += width) {
+        width = end - o < MANY ? end - o : MANY;
+        to_columns(columns, (const char *)j->bufs[0] + (size_t)(o * p->inner) * size, p->inner, width, size);
+        for (int64_t i = 0; i < width; i++)
+            acc[i] = j->m->start;
+        j->m->rows(acc, columns, p->inner, MANY, width);
+        for (int64_t i = 0; i < width; i++)
+            OF(store)(p, j->bufs[1], o + i, acc[i]);
+    }
+}
+
 static void OF(runs_part)(void *arg, int64_t begin, int64_t end)
 {
     const OF(job) *j = arg;
     const plk_reduce *p = j->p;
     const METHOD_OF *m = j->m;
     size_t size = plk_dtype_bytes(p->dtype);
+    if (p->inner < SHORT_RUN && p->n_reduced == 0 && p->n_kept == 1 && p->kept_strides[0] == p->inner) {
+        OF(short_runs)(j, begin, end);
+        return;
+    }
     for (int64_t o = begin; o < end; o++) {
         int64_t base = offset_of(o, p->n_kept, p->kept_shape, p->kept_strides);
         ACC acc = m->start;

@@ -6,7 +6,15 @@
 #include "reduce.h"
 #include "simd.h"
 
-enum { LANES = 16, LANES_OF_EXTREMES = 64, ROWS_AT_ONCE = 8 };
+enum { LANES = 16, ROWS_AT_ONCE = 8 };
+/* Of a vector register: a loop over so many partial results becomes one instruction, so they stay in a register. */
+#if defined(__AVX512F__)
+enum { VECTOR_BYTES = 64 };
+#elif defined(__AVX2__)
+enum { VECTOR_BYTES = 32 };
+#else
+enum { VECTOR_BYTES = 16 };
+#endif
 
 /* run: of n contiguous elements.  rows: acc[j] of each column takes x[j] of n rows, `step` elements apart. */
 #define METHOD_TYPE(name, ACC) \
@@ -67,33 +75,56 @@ METHOD_TYPE(whole_method, int64_t)
             for (int64_t j = 0; j < width; j++) { OWN v = (OWN)x[j], a = (OWN)acc[j]; acc[j] = (ACC)STEP(a, v); } \
     } \
     static ACC name##_merge(ACC a, ACC b) { return MERGE(a, b); }
-/* Of floats: the plain comparison, which loses NaN; if a sum of zeros says that there may be one (or an infinity),
- * again with care. */
-#define RUN_EXTREME(name, T, START, STEP, PLAIN) \
-    RUN(name##_careful, T, double, T, LANES_OF_EXTREMES, START, STEP, STEP) \
-    static double name##_run(const void *data, int64_t n) \
-    { \
-        const T *x = data; \
-        T acc[LANES_OF_EXTREMES], zero[LANES_OF_EXTREMES] = {0}; \
-        if (n < LANES_OF_EXTREMES) \
-            return name##_careful_run(data, n); \
-        for (int l = 0; l < LANES_OF_EXTREMES; l++) acc[l] = START; \
-        for (int64_t i = 0; i < n; i += LANES_OF_EXTREMES) { \
-            const T *some = x + (i + LANES_OF_EXTREMES <= n ? i : n - LANES_OF_EXTREMES);   /* the last ones twice */ \
-            PLK_LANES for (int l = 0; l < LANES_OF_EXTREMES; l++) { \
-                T v = some[l]; \
-                zero[l] += v * 0; \
-                acc[l] = PLAIN(acc[l], v); \
-            } \
-        } \
-        for (int w = LANES_OF_EXTREMES / 2; w; w /= 2) \
-            for (int l = 0; l < w; l++) { acc[l] = PLAIN(acc[l], acc[l + w]); zero[l] += zero[l + w]; } \
-        return zero[0] == 0 ? (double)acc[0] : name##_careful_run(data, n); \
+/* The extreme of n contiguous elements, in four vectors; n is not 0. Of floats SUSPECT adds up zeros, which NaN and
+ * infinities are not: if there may be a NaN, which a plain comparison loses, again with care. */
+#define NO_SUSPECT(z, v)
+#define ADD_ZERO(z, v) z += (v) * 0;
+#define EXTREME_PART(T, k, at, STEP, SUSPECT) \
+    PLK_LANES for (int l = 0; l < PER; l++) { \
+        T v = x[(at) + l]; \
+        acc##k[l] = STEP(acc##k[l], v); \
+        SUSPECT(zero##k[l], v) \
     }
+#define RUN_EXTREME(name, T, ACC, STEP, SUSPECT, AGAIN) \
+    static ACC name##_run(const void *data, int64_t n) \
+    { \
+        enum { PER = VECTOR_BYTES / sizeof(T) }; \
+        const T *x = data; \
+        T acc0[PER], acc1[PER], acc2[PER], acc3[PER], total; \
+        T zero0[PER] = {0}, zero1[PER] = {0}, zero2[PER] = {0}, zero3[PER] = {0}; \
+        int64_t i = 0; \
+        if (n < PER) { \
+            total = x[0]; \
+            for (i = 1; i < n; i++) { T v = x[i]; total = STEP(total, v); SUSPECT(zero0[0], v) } \
+            SUSPECT(zero0[0], x[0]) \
+        } else { \
+            for (int l = 0; l < PER; l++) acc0[l] = acc1[l] = acc2[l] = acc3[l] = x[l]; \
+            for (; i + 4 * PER <= n; i += 4 * PER) { \
+                EXTREME_PART(T, 0, i, STEP, SUSPECT) EXTREME_PART(T, 1, i + PER, STEP, SUSPECT) \
+                EXTREME_PART(T, 2, i + 2 * PER, STEP, SUSPECT) EXTREME_PART(T, 3, i + 3 * PER, STEP, SUSPECT) \
+            } \
+            for (; i + PER <= n; i += PER) { EXTREME_PART(T, 0, i, STEP, SUSPECT) } \
+            EXTREME_PART(T, 1, n - PER, STEP, SUSPECT)                  /* the last ones, some twice */ \
+            for (int l = 0; l < PER; l++) { \
+                acc0[l] = STEP(acc0[l], acc1[l]); \
+                acc2[l] = STEP(acc2[l], acc3[l]); \
+                acc0[l] = STEP(acc0[l], acc2[l]); \
+                zero0[l] += zero1[l] + zero2[l] + zero3[l]; \
+            } \
+            for (int w = PER / 2; w; w /= 2) \
+                for (int l = 0; l < w; l++) { acc0[l] = STEP(acc0[l], acc0[l + w]); zero0[l] += zero0[l + w]; } \
+            total = acc0[0]; \
+        } \
+        return zero0[0] == 0 ? (ACC)total : AGAIN(data, n); \
+    }
+#define NEVER(data, n) 0
 #define METHOD(name, T, START, STEP, MERGE) \
     RUN(name, T, double, double, LANES, START, STEP, MERGE) ROWS(name, T, double, double, STEP, MERGE)
 #define EXTREME(name, T, START, STEP, PLAIN) \
-    RUN_EXTREME(name, T, START, STEP, PLAIN) ROWS(name, T, double, T, STEP, STEP)
+    RUN(name##_careful, T, double, T, LANES, START, STEP, STEP) \
+    RUN_EXTREME(name##_some, T, double, PLAIN, ADD_ZERO, name##_careful_run) \
+    static double name##_run(const void *x, int64_t n) { return n ? name##_some_run(x, n) : START; } \
+    ROWS(name, T, double, T, STEP, STEP)
 #define METHODS(T, s) \
     METHOD(sum_##s, T, 0, ADD, ADD) METHOD(nansum_##s, T, 0, ADD_NUMBER, ADD) \
     METHOD(square_##s, T, 0, ADD_SQUARE, ADD) \

@@ -1,11 +1,11 @@
 /* Sorts many short lines at once: each lane of a vector has a line, and a network of comparisons that is the same for
- * all lines (Batcher 1968) sorts them by the smaller and the larger of two vectors. Keys are signed integers in the order
- * of the elements, NaN last in both directions. With places a key has 64 bits: the element's 32, then its place, so
- * equal elements keep their order.
+ * all lines (Batcher 1968) sorts them by the smaller and the larger of two vectors. Keys are signed integers in the
+ * order of the elements, NaN last in both directions. With places a key has 64 bits: the element's 32, then its place,
+ * so equal elements keep their order.
  *
- * The network: pairs are sorted, then sorted runs of p merged, p = 8, 16, ...: the second one is compared in reverse
- * order (which leaves two halves, of the smaller and of the larger ones), then elements p / 2, p / 4 ... 1 apart. Larger
- * keys always move up, so that places past the end need no elements: they would be the largest ones. */
+ * The network: units of 8 are sorted, then sorted runs of p merged, p = 8, 16, ...: the second one is compared in
+ * reverse order (which leaves two halves, of the smaller and of the larger ones), then elements p / 2, p / 4 ... 1
+ * apart. Larger keys always move up, so that places past the end need no elements: they would be the largest ones. */
 #include "sort.h"
 #include "dtype.h"
 #include "engine/core/scratch.h"
@@ -36,7 +36,12 @@ typedef int64_t keys64 __attribute__((vector_size(4 * LANES), aligned(4), may_al
 #define HIGHER64(a, b) (((b) & ((a) < (b))) | ((a) & ((a) >= (b))))
 #endif
 
-#define ORDER(V, LOWER, HIGHER, i, j) { V low_ = LOWER(v[i], v[j]), high_ = HIGHER(v[i], v[j]); v[i] = low_; v[j] = high_; }
+#define ORDER(V, LOWER, HIGHER, i, j) \
+    { \
+        V low_ = LOWER(v[i], v[j]), high_ = HIGHER(v[i], v[j]); \
+        v[i] = low_; \
+        v[j] = high_; \
+    }
 /* a: n vectors, n a multiple of UNIT */
 #define NETWORK(V, name, LOWER, HIGHER) \
     /* each UNIT: 19 comparisons */ \
@@ -229,7 +234,8 @@ VALUES32(f32) VALUES32(i32) VALUES64(f64) VALUES64(i64)
 
 #define STORE_PLACES(T) \
     for (int64_t i = 0; i < p->k; i++) \
-        for (int64_t l = 0; l < some; l++) ((T *)indices)[to + l * apart_to + i * p->inner] = (T)places[i * LANES + l]; \
+        for (int64_t l = 0; l < some; l++) \
+            ((T *)indices)[to + l * apart_to + i * p->inner] = (T)places[i * LANES + l]; \
     break;
 #define STORE_VALUES(T) \
     for (int64_t i = 0; i < p->k; i++) \

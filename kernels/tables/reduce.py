@@ -102,6 +102,8 @@ def argmax_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | 
     if "bool" in dtypes[1:] or any(d not in (*NATIVE, "bool") for d in dtypes):
         return None
     along = lines(op.name, x.shape, attrs.get("axis", 1))
+    if along.n >= 1 << 31:
+        return None
     fields = {
         **along._asdict(),
         "dtype": code(dtypes[0]),

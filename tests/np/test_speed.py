@@ -113,7 +113,20 @@ def test_reductions_of_whole_numbers_are_native(dtype, shape, axis):
         np.testing.assert_array_equal(made, want)
 
 
-@pytest.mark.parametrize("n", [2, 63, 64, 65, 1000, 5000])
+@pytest.mark.parametrize("dtype", NATIVE[:-1])
+@pytest.mark.parametrize("rows, n", [(70, 1), (70, 7), (3, 33), (67, 100), (2, 9000), (2, 35000)])
+def test_extremes_and_sums_of_rows(rows, n, dtype):
+    a = draw((rows, n), dtype)
+    a[-1] = a[-1, 0]  # of equal elements the first
+    x = mx.np.array(a, dtype=dtype)
+    for name in ("max", "min", "argmax", "argmin"):
+        made = getattr(mx.np, name)(x, axis=1).asnumpy()
+        np.testing.assert_array_equal(made, getattr(np, name)(a, axis=1))
+    want = np.sum(a, axis=1, dtype="float64" if dtype.startswith("f") else dtype)
+    np.testing.assert_allclose(mx.np.sum(x, axis=1).asnumpy(), want, rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("n", [2, 63, 64, 65, 1000, 5000, 20000])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_extremes_with_nan_and_infinities(n, dtype):
     a = draw((4, n), dtype)
