@@ -179,7 +179,8 @@ def _in_precision(op: Operator, inputs, attrs: dict[str, Any], out, ctx, plans=N
 
 def _cast_steps(op: Operator, inputs, casts, attrs: dict[str, Any], device: Context) -> Steps:
     """The casts of a call's inputs, then the call. attrs: complete."""
-    n, specs, at, steps = len(inputs), [a._spec for a in inputs], list(range(len(inputs))), []
+    n, specs, at = len(inputs), [a._spec for a in inputs], list(range(len(inputs)))
+    steps: list[Step] = []
     for i, dtype in enumerate(casts):
         if dtype is not None:
             plan = make_plan(_AMP_CAST, _AMP_CAST.parse({"dtype": dtype}), [specs[i]], device)
