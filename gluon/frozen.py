@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ..engine import Context, location
 from ..engine.error import DynamicShape, MXNetError
@@ -16,9 +16,6 @@ from ..kernels.spec import Spec, spec
 from ..ndarray.ndarray import NDArray, state
 from .parameter import Parameter
 from .trace import Trace, blocks_of, flatten_call
-
-if TYPE_CHECKING:
-    from .hybrid import HybridBlock
 
 
 class Call(NamedTuple):
@@ -32,7 +29,8 @@ class Call(NamedTuple):
 class Frozen:
     """The programs of a frozen block, by the specs and the nesting of its inputs."""
 
-    def __init__(self, block: HybridBlock):
+    def __init__(self, block: Any):
+        """block: a HybridBlock."""
         self.block, self.prepared = block, Prepared()
         self.calls: dict[tuple, Call] = {}
         self.parameters: dict[Parameter, None] = {}  # of the first trace
