@@ -22,6 +22,7 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 FLAGS = [
     "-std=gnu11",
     "-O3",
+    "-g0",
     "-Wall",
     "-Wextra",
     "-Wno-unused-parameter",

@@ -117,6 +117,7 @@ ffi.set_source(
     extra_compile_args=[
         "-std=gnu11",
         "-O3",
+        "-g0",  # Python's own flags have -g: three quarters of the library's bytes
         "-fno-math-errno",
         "-fno-trapping-math",
         "-fno-thread-jumps",  # it merges selections into chains that do not vectorise well

@@ -9,10 +9,11 @@ from typing import Any
 from ...kernels.native import Table
 from ...kernels.plan import infer
 from ...kernels.record import HALVES, Operator, Type
-from ...kernels.traits import Decomposition, SameMemory
+from ...kernels.traits import Decomposition, Matmul, SameMemory
 from ..graph import Builder, Node, Value, rewrite, topological
 
 SHORT = HALVES
+BYTES = ("int8", "uint8")
 F = Builder()
 
 
@@ -93,6 +94,8 @@ def decomposed(
             continue
         seen.add(node)
         ins = [v.type for v in node.inputs]
+        if node.op.has(Matmul) and node.types[0].dtype in BYTES:  # it saturates, the reference not
+            return None
         if (
             not node.op.has(SameMemory)
             and kernels.choose(node.op, ins, node.types, node.attrs) is None

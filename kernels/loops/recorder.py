@@ -149,7 +149,10 @@ class Recorder:
         more: dict[str, Any] = {}
         if dtype is not None:
             more["signature"] = (*[None] * len(types), np.dtype(dtype))
-        loop = ufunc.resolve_dtypes((*types, *[None] * ufunc.nout), **more)
+        try:
+            loop = ufunc.resolve_dtypes((*types, *[None] * ufunc.nout), **more)
+        except TypeError as error:  # the reference says it, with the user's line
+            raise Untraceable(str(error)) from None
         if any(t.name not in TYPES or t == np.float16 for t in loop) or ufunc.nout != 1:
             raise Untraceable(f"{name} of {loop}")
         nodes = [self.cast(self.node(x), t) for x, t in zip(given, loop)]

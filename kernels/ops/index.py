@@ -276,6 +276,7 @@ def _pick_grad_infer(ins, axis, mode, shape):
                 f"{name} must have {n_picks} elements for shape {shape} without axis {axis}, "
                 f"got {t.shape}",
             )
+    _refuse_empty("_pick_grad", shape[at], n_picks)
     return [Type(shape, ins[0].dtype)]
 
 

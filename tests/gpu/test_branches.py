@@ -33,8 +33,8 @@ def test_towers_run_beside_each_other(n, top):
     outputs, given = towers(n, 3, top)
     made = program._Assignment(outputs, given, mx.gpu(0), 4, 0)
     assert max(np.bincount(made.sections)) == n
-    split = program._assemble(outputs, given, mx.gpu(0), "split", 0, 4)
-    plain = program._assemble(outputs, given, mx.gpu(0), "plain", 0, 1)
+    split = program.assemble(outputs, given, mx.gpu(0), "split", 0, 4)
+    plain = program.assemble(outputs, given, mx.gpu(0), "plain", 0, 1)
     x = nd.array(np.random.default_rng(0).normal(size=(100, 400)), ctx=mx.gpu(0))
     want = [a.asnumpy() for a in plain.run([x])]
     held = []
@@ -51,8 +51,8 @@ def test_towers_run_beside_each_other(n, top):
 def test_a_branch_waits_for_what_it_reads(emulator):
     """Replayed, with other values each time; the replays are counted."""
     outputs, given = towers(3, 2)
-    split = program._assemble(outputs, given, mx.gpu(0), "split", 0, 4)
-    plain = program._assemble(outputs, given, mx.gpu(0), "plain", 0, 1)
+    split = program.assemble(outputs, given, mx.gpu(0), "split", 0, 4)
+    plain = program.assemble(outputs, given, mx.gpu(0), "plain", 0, 1)
     x, rng = nd.zeros((100, 400), ctx=mx.gpu(0)), np.random.default_rng(1)
     split.run([x])[0].asnumpy(), split.run([x])[0].asnumpy()
     before = emulator.count(emulator.GRAPHS)

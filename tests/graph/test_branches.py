@@ -42,8 +42,8 @@ def test_small_branches_are_not_split():
 
 def test_parallel_branches_give_the_same_bits(eager_to_split):
     outputs, given_ = _towers(4, 40, (32, 32))
-    split = program._assemble(outputs, given_, cpu(), "split", 2)
-    plain = program._assemble(outputs, given_, cpu(), "plain", 1)
+    split = program.assemble(outputs, given_, cpu(), "split", 2)
+    plain = program.assemble(outputs, given_, cpu(), "plain", 1)
     assert program._Assignment(outputs, given_, cpu(), 2, 0).ends
     x = nd.array(np.random.default_rng(0).normal(size=(32, 32)).astype("float32"))
     want = plain.run([x])[0].asnumpy()
@@ -62,8 +62,8 @@ def test_towers_become_branches(eager_to_split):
 @given(dags.graphs())
 def test_random_graphs_give_the_same_bits(eager_to_split, graph):
     outputs, variables = graph
-    split = program._assemble(outputs, variables, cpu(), "split", 2)
-    plain = program._assemble(outputs, variables, cpu(), "plain", 1)
+    split = program.assemble(outputs, variables, cpu(), "split", 2)
+    plain = program.assemble(outputs, variables, cpu(), "plain", 1)
     want = plain.run(dags.draw_arrays(variables, 5))
     for a, b in zip(split.run(dags.draw_arrays(variables, 5)), want):
         assert dags.bits(a) == dags.bits(b)

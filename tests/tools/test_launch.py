@@ -155,7 +155,9 @@ def test_a_signal_ends_all_ranks(tmp_path, number):
     """Also one that the launcher alone gets, as from an editor or a container."""
     (tmp_path / "mpiexec").write_text(FAKE)
     (tmp_path / "mpiexec").chmod(0o755)
-    (tmp_path / "train.py").write_text("import os, time; os.write(1, b'runs\\n'); time.sleep(1000)")
+    (tmp_path / "train.py").write_text(
+        "import os, time; os.write(1, b'runs\\n')\nwhile True: time.sleep(0.1)"
+    )
     code = (
         "from plait.tools import launch, mpiexec\n"
         f"mpiexec.find = lambda kind: mpiexec.Mpi('mpich', {str(tmp_path / 'mpiexec')!r})\n"
