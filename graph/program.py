@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engine import ffi, is_naive, lib, wait
+from ..engine import Context, ffi, is_naive, lib, wait
 from ..engine._array import invoke, run, shared, versions
 from ..engine.error import OutOfMemory
 from ..engine.recent import Recent
@@ -90,7 +90,7 @@ class Program:
     open_scalars: tuple[OpenScalar, ...]
     ops: tuple[Operator, ...]
     out_specs: tuple[Spec, ...]
-    prepack: Prepack | None
+    prepack: Any  # a Prepack, or frozen.Fixed, or None
     tier: int
 
     def __del__(self, free=lib.pl_program_free):
@@ -262,7 +262,7 @@ def _stored(outputs: Sequence[Value], variables: Sequence[Value], layouts: Seque
 def assemble(
     outputs: Sequence[Value],
     given: Sequence[Value],
-    device,
+    device: Context,
     name: str,
     tier: int,
     threads: int = 1,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from ... import symbol as sym
+from ... import symbol
 from ...symbol import Symbol
 from .layers import refuse
 from .network import Entry, Network, layer
+
+F: Any = symbol  # its functions take inputs in sequences, too
 
 
 @layer("PriorBox")
@@ -64,23 +68,23 @@ def _detection_output(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
         raise refuse(e, f"background_label_id must be 0 or -1, got {p.background_label_id}")
     n, classes = priors.shape[2] // 4, p.num_classes
     corners = net.variable(e, "anchor", priors[:, 0].reshape(1, n, 4), shape=(1, n, 4))
-    offsets = sym.reshape(ins[0], shape=(0, -1, 4))
+    offsets = F.reshape(ins[0], shape=(0, -1, 4))
     if not p.variance_encoded_in_target:
         scale = net.variable(e, "variance", priors[:, 1].reshape(1, n, 4), shape=(1, n, 4))
-        offsets = sym.broadcast_mul(offsets, scale)
-    boxes = sym.contrib.box_decode(offsets, corners, format="corner")
-    scores = sym.reshape(ins[1], shape=(0, -1, classes))
+        offsets = F.broadcast_mul(offsets, scale)
+    boxes = F.contrib.box_decode(offsets, corners, format="corner")
+    scores = F.reshape(ins[1], shape=(0, -1, classes))
     if p.background_label_id == 0:
-        scores, classes = sym.slice_axis(scores, axis=2, begin=1, end=None), classes - 1
+        scores, classes = F.slice_axis(scores, axis=2, begin=1, end=None), classes - 1
     # each class is suppressed alone, so a box may be of several: a row for each pair
-    rows = sym.transpose(scores, axes=(0, 2, 1))
-    labels = sym.broadcast_like(sym.reshape(sym.arange(0, classes), shape=(1, -1, 1)), rows)
-    rows = sym.stack(labels, rows, axis=3)
-    boxes = sym.repeat(sym.expand_dims(boxes, axis=1), repeats=classes, axis=1)
-    rows = sym.reshape(sym.concat(rows, boxes, dim=3), shape=(0, -1, 6))
-    kept = sym.contrib.box_nms(
+    rows = F.transpose(scores, axes=(0, 2, 1))
+    labels = F.broadcast_like(F.reshape(F.arange(0, classes), shape=(1, -1, 1)), rows)
+    rows = F.stack(labels, rows, axis=3)
+    boxes = F.repeat(F.expand_dims(boxes, axis=1), repeats=classes, axis=1)
+    rows = F.reshape(F.concat(rows, boxes, dim=3), shape=(0, -1, 6))
+    kept = F.contrib.box_nms(
         rows, overlap_thresh=p.nms_param.nms_threshold, valid_thresh=p.confidence_threshold,
         id_index=0, score_index=1, coord_start=2, background_id=-1,
     )  # fmt: skip
     limit = None if p.keep_top_k < 0 else min(p.keep_top_k, n * classes)
-    return sym.slice_axis(kept, axis=1, begin=0, end=limit, name=net.name(e))
+    return F.slice_axis(kept, axis=1, begin=0, end=limit, name=net.name(e))

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ... import symbol as sym
+from ... import symbol
 from ...engine.error import compose
 from ...symbol import Symbol
 from .network import Entry, Network, Normalized, layer
 from .schema import CaffeError
+
+F: Any = symbol  # its functions take inputs in sequences, too
 
 
 def refuse(entry: Entry, rule: str, fix: str | None = None) -> CaffeError:
@@ -94,7 +96,7 @@ def _convolution(net: Network, e: Entry, ins: list[Symbol]) -> list[Symbol]:
         blobs[0] = blobs[0][:, order]
     attrs = _convolution_attrs(e, blobs)
     given = _parameters(net, e, blobs, 2 - attrs["no_bias"])
-    return [sym.Convolution(x, *given, **attrs) for x in ins]
+    return [F.Convolution(x, *given, **attrs) for x in ins]
 
 
 @layer("Deconvolution")
@@ -102,7 +104,7 @@ def _deconvolution(net: Network, e: Entry, ins: list[Symbol]) -> list[Symbol]:
     blobs = net.blobs(e)
     attrs = _convolution_attrs(e, blobs)
     given = _parameters(net, e, blobs, 2 - attrs["no_bias"])
-    return [sym.Deconvolution(x, *given, **attrs) for x in ins]
+    return [F.Deconvolution(x, *given, **attrs) for x in ins]
 
 
 @layer("InnerProduct")
@@ -117,8 +119,8 @@ def _inner_product(net: Network, e: Entry, ins: list[Symbol]) -> list[Symbol]:
         if not flatten:
             shape = net.shape(e, x)
             axis = p.axis % len(shape)
-            x = sym.reshape(x, shape=(*((0,) * axis), -1))
-        x = sym.FullyConnected(
+            x = F.reshape(x, shape=(*((0,) * axis), -1))
+        x = F.FullyConnected(
             x, *given, num_hidden=p.num_output, no_bias=not p.bias_term, flatten=flatten,
             name=net.name(e),
         )  # fmt: skip
@@ -130,8 +132,8 @@ def _inner_product(net: Network, e: Entry, ins: list[Symbol]) -> list[Symbol]:
 def _embed(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
     p, blobs = e.proto.embed_param, net.blobs(e)
     weight, *bias = _parameters(net, e, blobs, 1 + p.bias_term)
-    out = sym.Embedding(ins[0], weight, input_dim=p.input_dim, output_dim=p.num_output)
-    return sym.broadcast_add(out, sym.reshape(bias[0], shape=(1, 1, -1))) if bias else out
+    out = F.Embedding(ins[0], weight, input_dim=p.input_dim, output_dim=p.num_output)
+    return F.broadcast_add(out, F.reshape(bias[0], shape=(1, 1, -1))) if bias else out
 
 
 # ---- pooling and normalization -------------------------------------------------------------------
@@ -145,12 +147,12 @@ def _pooling(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
         raise refuse(e, "STOCHASTIC pooling draws its windows' elements: there is no such operator")
     kind = ("max", "avg")[p.pool]
     if p.global_pooling:
-        return sym.Pooling(x, pool_type=kind, global_pool=True, kernel=(1, 1), name=net.name(e))
+        return F.Pooling(x, pool_type=kind, global_pool=True, kernel=(1, 1), name=net.name(e))
     kernel, stride, pad = (
         sizes(e, p, name, default, 2)
         for name, default in (("kernel_size", 0), ("stride", 1), ("pad", 0))
     )
-    out = sym.Pooling(
+    out = F.Pooling(
         x, pool_type=kind, kernel=kernel, stride=stride, pad=pad, pooling_convention="full",
         name=net.name(e),
     )  # fmt: skip
@@ -159,7 +161,7 @@ def _pooling(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
     for axis, (n, k, s, a) in enumerate(zip(net.shape(e, x)[2:], kernel, stride, pad), 2):
         count = -(-(n + 2 * a - k) // s) + 1
         if (count - 1) * s >= n + a:
-            out = sym.slice_axis(out, axis=axis, begin=0, end=count - 1)
+            out = F.slice_axis(out, axis=axis, begin=0, end=count - 1)
     return out
 
 
@@ -167,11 +169,9 @@ def _pooling(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
 def _lrn(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
     p, x = e.proto.lrn_param, ins[0]
     if p.norm_region == 0:
-        return sym.LRN(
-            x, alpha=p.alpha, beta=p.beta, knorm=p.k, nsize=p.local_size, name=net.name(e)
-        )
+        return F.LRN(x, alpha=p.alpha, beta=p.beta, knorm=p.k, nsize=p.local_size, name=net.name(e))
     size, pad = (p.local_size,) * 2, ((p.local_size - 1) // 2,) * 2
-    mean = sym.Pooling(sym.square(x), pool_type="avg", kernel=size, pad=pad, stride=(1, 1))
+    mean = F.Pooling(F.square(x), pool_type="avg", kernel=size, pad=pad, stride=(1, 1))
     return x * (1.0 + p.alpha * mean) ** -p.beta
 
 
@@ -189,7 +189,7 @@ def _batch_norm(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
     attrs = {"use_global_stats": True, "eps": p.eps, "name": at}
     if net.used_once(e):
         net.normalized[e.tops[0]] = Normalized(e, ins[0], attrs)
-    return sym.BatchNorm(ins[0], fix_gamma=True, **attrs)
+    return F.BatchNorm(ins[0], fix_gamma=True, **attrs)
 
 
 def _along(net: Network, e: Entry, kind: str, value: Any, x: Symbol, axis: int, n: int) -> Symbol:
@@ -212,18 +212,18 @@ def _scale(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
             net.params[f"{at}_gamma"] = blobs[0].reshape(-1)
             if p.bias_term:
                 net.params[f"{at}_beta"] = blobs[1].reshape(-1)
-        return sym.BatchNorm(normalized.data, fix_gamma=False, **normalized.attrs)
+        return F.BatchNorm(normalized.data, fix_gamma=False, **normalized.attrs)
     if len(ins) == 1:
         value = blobs.pop(0) if blobs else None
         gamma = _along(net, e, "gamma", value, x, p.axis, p.num_axes)
     else:
         gamma = _placed(net, e, ins[1], x, p.axis)
-    out = sym.broadcast_mul(x, gamma)
+    out = F.broadcast_mul(x, gamma)
     if not p.bias_term:
         return out
     n = p.num_axes if len(ins) == 1 else len(net.shape(e, ins[1]))
     value = blobs.pop(0) if blobs else None
-    return sym.broadcast_add(out, _along(net, e, "beta", value, x, p.axis, n))
+    return F.broadcast_add(out, _along(net, e, "beta", value, x, p.axis, n))
 
 
 def _placed(net: Network, e: Entry, other: Symbol, x: Symbol, axis: int) -> Symbol:
@@ -231,40 +231,40 @@ def _placed(net: Network, e: Entry, other: Symbol, x: Symbol, axis: int) -> Symb
     shape, own = net.shape(e, x), net.shape(e, other)
     axis %= len(shape)
     whole = (1,) * axis + own + (1,) * (len(shape) - axis - len(own))
-    return sym.reshape(other, shape=whole)
+    return F.reshape(other, shape=whole)
 
 
 @layer("Bias")
 def _bias(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
     p, x = e.proto.bias_param, ins[0]
     if len(ins) == 2:
-        return sym.broadcast_add(x, _placed(net, e, ins[1], x, p.axis))
+        return F.broadcast_add(x, _placed(net, e, ins[1], x, p.axis))
     blobs = net.blobs(e)
     value = blobs[0] if blobs else None
-    return sym.broadcast_add(x, _along(net, e, "beta", value, x, p.axis, p.num_axes))
+    return F.broadcast_add(x, _along(net, e, "beta", value, x, p.axis, p.num_axes))
 
 
 @layer("MVN")
 def _mvn(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
     p, x = e.proto.mvn_param, ins[0]
     axes = tuple(range(1 if p.across_channels else 2, len(net.shape(e, x))))
-    x = sym.broadcast_sub(x, sym.mean(x, axis=axes, keepdims=True))
+    x = F.broadcast_sub(x, F.mean(x, axis=axes, keepdims=True))
     if not p.normalize_variance:
         return x
-    deviation = sym.sqrt(sym.mean(sym.square(x), axis=axes, keepdims=True))
-    return sym.broadcast_div(x, deviation + p.eps)
+    deviation = F.sqrt(F.mean(F.square(x), axis=axes, keepdims=True))
+    return F.broadcast_div(x, deviation + p.eps)
 
 
 @layer("Normalize")
 def _normalize(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
     p = e.proto.norm_param
     mode = "instance" if p.across_spatial else "channel"
-    out = sym.L2Normalization(ins[0], mode=mode, eps=p.eps, name=net.name(e))
+    out = F.L2Normalization(ins[0], mode=mode, eps=p.eps, name=net.name(e))
     blobs = net.blobs(e)
     shape = (1, 1 if p.channel_shared else -1, 1, 1)
     value = blobs[0].reshape(shape) if blobs else None
     known = value.shape if value is not None else (1, 1 if p.channel_shared else 0, 1, 1)
-    return sym.broadcast_mul(out, net.variable(e, "scale", value, shape=known))
+    return F.broadcast_mul(out, net.variable(e, "scale", value, shape=known))
 
 
 # ---- element by element --------------------------------------------------------------------------
@@ -274,15 +274,15 @@ def _normalize(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
 def _relu(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
     slope = e.proto.relu_param.negative_slope
     if slope:
-        return sym.LeakyReLU(ins[0], act_type="leaky", slope=slope, name=net.name(e))
-    return sym.Activation(ins[0], act_type="relu", name=net.name(e))
+        return F.LeakyReLU(ins[0], act_type="leaky", slope=slope, name=net.name(e))
+    return F.Activation(ins[0], act_type="relu", name=net.name(e))
 
 
 @layer("PReLU")
 def _prelu(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
     blobs = net.blobs(e)
     gamma = net.variable(e, "gamma", blobs[0].reshape(-1) if blobs else None)
-    return sym.LeakyReLU(ins[0], gamma, act_type="prelu", name=net.name(e))
+    return F.LeakyReLU(ins[0], gamma, act_type="prelu", name=net.name(e))
 
 
 @layer("Power")
@@ -294,24 +294,24 @@ def _power(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
 
 def _exponent(p: Any, x: Symbol) -> Symbol:
     inner = x * p.scale + p.shift
-    return sym.exp(inner if p.base == -1 else inner * float(np.log(p.base)))
+    return F.exp(inner if p.base == -1 else inner * float(np.log(p.base)))
 
 
 def _logarithm(p: Any, x: Symbol) -> Symbol:
-    found = sym.log(x * p.scale + p.shift)
+    found = F.log(x * p.scale + p.shift)
     return found if p.base == -1 else found / float(np.log(p.base))
 
 
 ELEMENTWISE = {
-    "Sigmoid": lambda p, x: sym.sigmoid(x),
-    "TanH": lambda p, x: sym.tanh(x),
-    "AbsVal": lambda p, x: sym.abs(x),
-    "BNLL": lambda p, x: sym.Activation(x, act_type="softrelu"),
-    "ELU": lambda p, x: sym.LeakyReLU(x, act_type="elu", slope=p.alpha),
+    "Sigmoid": lambda p, x: F.sigmoid(x),
+    "TanH": lambda p, x: F.tanh(x),
+    "AbsVal": lambda p, x: F.abs(x),
+    "BNLL": lambda p, x: F.Activation(x, act_type="softrelu"),
+    "ELU": lambda p, x: F.LeakyReLU(x, act_type="elu", slope=p.alpha),
     "Exp": _exponent,
     "Log": _logarithm,
     "Threshold": lambda p, x: x > p.threshold,
-    "Dropout": lambda p, x: sym.Dropout(x, p=p.dropout_ratio),
+    "Dropout": lambda p, x: F.Dropout(x, p=p.dropout_ratio),
 }
 
 
@@ -334,7 +334,7 @@ def _eltwise(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
         raise refuse(e, f"coeff must have a number for each of {len(ins)} summands")
     if p.operation == 1:
         ins = [x * c if c != 1 else x for x, c in zip(ins, list(p.coeff) or [1.0] * len(ins))]
-    combine = (sym.elemwise_mul, sym.elemwise_add, sym.broadcast_maximum)[p.operation]
+    combine = (F.elemwise_mul, F.elemwise_add, F.broadcast_maximum)[p.operation]
     out = ins[0]
     for x in ins[1:]:
         out = combine(out, x)
@@ -353,10 +353,10 @@ def _split(net: Network, e: Entry, ins: list[Symbol]) -> list[Symbol]:
 def _flatten(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
     p, x = e.proto.flatten_param, ins[0]
     if (p.axis, p.end_axis) == (1, -1):
-        return sym.Flatten(x, name=net.name(e))
+        return F.Flatten(x, name=net.name(e))
     shape = net.shape(e, x)
     end = p.end_axis % len(shape)
-    return sym.reshape(x, shape=(*((0,) * (p.axis % len(shape))), -1, *shape[end + 1 :]))
+    return F.reshape(x, shape=(*((0,) * (p.axis % len(shape))), -1, *shape[end + 1 :]))
 
 
 @layer("Reshape")
@@ -364,12 +364,12 @@ def _reshape(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
     p, x = e.proto.reshape_param, ins[0]
     dims = list(p.shape.dim)
     if p.axis == 0 and p.num_axes == -1:
-        return sym.reshape(x, shape=tuple(dims), name=net.name(e))
+        return F.reshape(x, shape=tuple(dims), name=net.name(e))
     shape = net.shape(e, x)
     axis = p.axis if p.axis >= 0 else p.axis + len(shape) + 1
     end = len(shape) if p.num_axes == -1 else axis + p.num_axes
     dims = [shape[axis + i] if d == 0 else d for i, d in enumerate(dims)]
-    return sym.reshape(x, shape=(*((0,) * axis), *dims, *shape[end:]), name=net.name(e))
+    return F.reshape(x, shape=(*((0,) * axis), *dims, *shape[end:]), name=net.name(e))
 
 
 @layer("Concat")
@@ -379,7 +379,7 @@ def _concat(net: Network, e: Entry, ins: list[Symbol]) -> Symbol | None:
     if all(b in net.constants for b in e.bottoms):
         net.constants[e.tops[0]] = np.concatenate([net.constants[b] for b in e.bottoms], axis)
         return None
-    return sym.concat(*ins, dim=axis, name=net.name(e))
+    return F.concat(*ins, dim=axis, name=net.name(e))
 
 
 @layer("Slice")
@@ -393,7 +393,7 @@ def _slice(net: Network, e: Entry, ins: list[Symbol]) -> list[Symbol]:
     if len(ends) != len(e.tops) - 1:
         raise refuse(e, f"slice_point must have {len(e.tops) - 1} numbers, got {ends}")
     pairs = zip([0, *ends], [*ends, None])
-    return [sym.slice_axis(x, axis=axis, begin=a, end=b) for a, b in pairs]
+    return [F.slice_axis(x, axis=axis, begin=a, end=b) for a, b in pairs]
 
 
 @layer("Crop")
@@ -406,7 +406,7 @@ def _crop(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
     if len(offsets) != len(axes):
         raise refuse(e, f"offset must have 1 or {len(axes)} numbers, got {offsets}")
     for axis, offset in zip(axes, offsets):
-        x = sym.slice_axis(x, axis=axis, begin=offset, end=offset + like[axis])
+        x = F.slice_axis(x, axis=axis, begin=offset, end=offset + like[axis])
     return x
 
 
@@ -415,13 +415,13 @@ def _permute(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
     order = list(e.proto.permute_param.order)
     n = max(4, len(order))
     axes = (*order, *(i for i in range(n) if i not in order))
-    return sym.transpose(ins[0], axes=axes, name=net.name(e))
+    return F.transpose(ins[0], axes=axes, name=net.name(e))
 
 
 @layer("Tile")
 def _tile(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
     p, n = e.proto.tile_param, len(net.shape(e, ins[0]))
-    return sym.tile(ins[0], reps=tuple(p.tiles if i == p.axis % n else 1 for i in range(n)))
+    return F.tile(ins[0], reps=tuple(p.tiles if i == p.axis % n else 1 for i in range(n)))
 
 
 # ---- reductions ----------------------------------------------------------------------------------
@@ -429,15 +429,15 @@ def _tile(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
 
 @layer("Softmax", "SoftmaxWithLoss")
 def _softmax(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
-    return sym.softmax(ins[0], axis=e.proto.softmax_param.axis, name=net.name(e))
+    return F.softmax(ins[0], axis=e.proto.softmax_param.axis, name=net.name(e))
 
 
 @layer("Reduction")
 def _reduction(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
     p, x = e.proto.reduction_param, ins[0]
     n = len(net.shape(e, x))
-    x = {2: sym.abs, 3: sym.square}.get(p.operation, lambda a: a)(x)
-    reduce = sym.mean if p.operation == 4 else sym.sum
+    x = {2: F.abs, 3: F.square}.get(p.operation, lambda a: a)(x)
+    reduce = F.mean if p.operation == 4 else F.sum
     return reduce(x, axis=tuple(range(p.axis % n, n))) * p.coeff
 
 
@@ -446,9 +446,9 @@ def _argmax(net: Network, e: Entry, ins: list[Symbol]) -> Symbol:
     p, x = e.proto.argmax_param, ins[0]
     if p.HasField("axis"):
         kind = "value" if p.out_max_val else "indices"
-        return sym.topk(x, axis=p.axis, k=p.top_k, ret_typ=kind)
-    flat = sym.Flatten(x)
-    parts = [sym.topk(flat, axis=1, k=p.top_k, ret_typ="indices")]
+        return F.topk(x, axis=p.axis, k=p.top_k, ret_typ=kind)
+    flat = F.Flatten(x)
+    parts = [F.topk(flat, axis=1, k=p.top_k, ret_typ="indices")]
     if p.out_max_val:
-        parts.append(sym.topk(flat, axis=1, k=p.top_k, ret_typ="value"))
-    return sym.stack(*parts, axis=1)
+        parts.append(F.topk(flat, axis=1, k=p.top_k, ret_typ="value"))
+    return F.stack(*parts, axis=1)

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ... import symbol as sym
+from ... import symbol
 from ...engine.error import compose, did_you_mean
 from ...symbol import Symbol
 from .schema import CaffeError, messages
+
+F: Any = symbol  # its functions take inputs in sequences, too
 
 V1_NAMES = {"softmaxloss": "softmaxwithloss"}
 Convert = Callable[["Network", Any, list[Symbol]], Symbol | list[Symbol] | None]
@@ -132,7 +134,7 @@ class Network:
         name = f"{self.name(entry)}_{kind}"
         if value is not None:
             self.params[name] = np.ascontiguousarray(value, np.float32)
-        return sym.var(name, **attrs)
+        return F.var(name, **attrs)
 
     def shape(self, entry: Entry, symbol: Symbol) -> tuple[int, ...]:
         """The shape of a blob. Raises CaffeError where the inputs' shapes are not known."""
@@ -175,12 +177,12 @@ class Network:
         if not ends:
             raise CaffeError("caffe: the network has no output")
         outputs = [self.symbols[t] for t in ends]
-        return outputs[0] if len(outputs) == 1 else sym.Group(outputs)
+        return outputs[0] if len(outputs) == 1 else F.Group(outputs)
 
     def add_input(self, name: str, shape: Sequence[int]) -> Symbol:
         """An input; its channels come in reverse where the network shall take RGB."""
         self.inputs[name] = tuple(shape)
-        data = sym.var(name)
+        data = F.var(name)
         if self.rgb and (len(shape) < 2 or shape[1] in (3, 4)):
             readers = [e for e in self.layers if name in e.bottoms]
             if all(
@@ -188,10 +190,10 @@ class Network:
             ):
                 self._swaps.add(name)
             else:
-                first = sym.reverse(sym.slice_axis(data, axis=1, begin=0, end=3), axis=1)
-                rest = sym.slice_axis(data, axis=1, begin=3, end=None)
+                first = F.reverse(F.slice_axis(data, axis=1, begin=0, end=3), axis=1)
+                rest = F.slice_axis(data, axis=1, begin=3, end=None)
                 four = len(shape) > 1 and shape[1] == 4
-                data = sym.concat(first, rest, dim=1) if four else first
+                data = F.concat(first, rest, dim=1) if four else first
         self.symbols[name] = data
         return data
 

@@ -139,17 +139,18 @@ def messages() -> dict[str, Any]:
     for name, text in tables.items():
         message = file.message_type.add(name=name)
         for field in text.split(", "):
-            _add_field(message, *field.split(), tables)
+            name, number, kind = field.split()
+            _add_field(message, name, int(number), kind, tables)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     found = message_factory.GetMessageClassesForFiles([file.name], pool)
     return {name.removeprefix("plait_caffe."): kind for name, kind in found.items()}
 
 
-def _add_field(message: Any, name: str, number: str, kind: str, tables: dict[str, str]) -> None:
+def _add_field(message: Any, name: str, number: int, kind: str, tables: dict[str, str]) -> None:
     kind, _, default = kind.partition("=")
     kind, repeated, packed = kind.partition("*")
-    field = message.field.add(name=name, number=int(number))
+    field = message.field.add(name=name, number=number)
     field.label = field.LABEL_REPEATED if repeated else field.LABEL_OPTIONAL
     if packed:
         field.options.packed = True

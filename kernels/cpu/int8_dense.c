@@ -11,8 +11,10 @@
 
 #if defined(__AVX512F__)
 enum { LANES = 16 };
-#else
+#elif defined(__AVX2__)
 enum { LANES = 8 };
+#else
+enum { LANES = 4 };
 #endif
 enum { DOTS = 4, WIDE = 64, FEW_ROWS = 4, STRIP_FLOATS = 1 << 17 };
 typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -135,6 +137,7 @@ PLK_KERNEL(plk_int8_dense_run)
     int64_t wide = few ? WIDE : STRIP_FLOATS / (p->k ? p->k : 1) / 16 * 16;
     work t = {p, bufs, few ? WIDE : wide < 16 ? 16 : wide > 256 ? 256 : wide, PL_OK};
     (void)scalars;
-    pl_thread_pool_run(plk_gemm_threads(p->m, p->n, p->k), (p->n + t.wide - 1) / t.wide, few ? few_rows : many_rows, &t);
+    int64_t strips = (p->n + t.wide - 1) / t.wide;
+    pl_thread_pool_run(plk_gemm_threads(p->m, p->n, p->k), strips, few ? few_rows : many_rows, &t);
     return t.status ? pl_fail(t.status, "out of memory for a matrix product") : PL_OK;
 }

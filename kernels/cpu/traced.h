@@ -4,18 +4,18 @@
 #include <stdint.h>
 /* cffi reads from here on: */
 enum { PLK_TRACED_ARGUMENTS = 256, PLK_TRACED_SCRATCH = -1, PLK_TRACED_CONSTANT = -2, PLK_TRACED_FIXED = -1 };
-/* Elements [begin, end) of a loop. Returns whether an index was out of range; memory outside arrays is not touched. */
+/* Elements [begin, end) of a loop. Returns whether an index was out of range: no memory outside arrays is touched. */
 typedef int (*plk_traced_function)(int64_t begin, int64_t end, void *const *places, const int64_t *sizes,
                                    const double *numbers);
-typedef struct { int32_t buffer; int64_t at; } plk_traced_place;   /* buffer: bufs[buffer], or PLK_TRACED_...; at: bytes, address */
-typedef struct { int32_t scalar; double value; } plk_traced_number;   /* scalars[scalar], or PLK_TRACED_FIXED: the value */
+typedef struct { int32_t buffer; int64_t at; } plk_traced_place;  /* buffer: bufs[buffer], PLK_TRACED_...; at: bytes */
+typedef struct { int32_t scalar; double value; } plk_traced_number;  /* scalars[scalar], PLK_TRACED_FIXED: value */
 typedef struct {
     int32_t function;                            /* plk_traced_find() */
     int32_t n_places, n_numbers;
     const plk_traced_place *places;
     const int64_t *sizes;
     const plk_traced_number *numbers;
-    int64_t n, unit, work;                       /* elements that threads share, in multiples of unit; elementary steps */
+    int64_t n, unit, work;                       /* elements that threads share, in units; elementary steps */
 } plk_traced_step;
 typedef struct {
     int32_t n_steps;

@@ -3,7 +3,7 @@ token after the other."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -96,7 +96,7 @@ def _ref(xp, queries, keys, values, key_cache, value_cache, position, **attrs):
     return y.reshape(s.batch, s.n_new, s.heads * s.dim_v), *caches
 
 
-def no_gradient(F, dys, xs, ys, **attrs):
+def no_gradient(F: Any, dys: Any, xs: Any, ys: Any, **attrs: Any) -> NoReturn:
     raise OperatorError(
         NAME,
         "has no gradient: later calls write the caches",
