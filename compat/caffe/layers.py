@@ -60,7 +60,7 @@ def _nothing(net: Network, e: Entry, ins: list[Symbol]) -> None:
 # ---- products ------------------------------------------------------------------------------------
 
 
-def _convolution_attrs(e: Entry, blobs: Sequence[np.ndarray]) -> dict[str, Any]:
+def _convolution_attrs(net: Network, e: Entry, blobs: Sequence[np.ndarray]) -> dict[str, Any]:
     p = e.proto.convolution_param
     if p.axis != 1:
         raise refuse(e, f"axis must be 1, got {p.axis}")
@@ -74,7 +74,7 @@ def _convolution_attrs(e: Entry, blobs: Sequence[np.ndarray]) -> dict[str, Any]:
         "dilate": tuple(dilation) * (n if len(dilation) == 1 else 1),
         "num_group": p.group,
         "no_bias": not p.bias_term,
-        "name": e.name.replace("-", "_").replace("/", "_"),
+        "name": net.name(e),
     }
 
 
@@ -94,7 +94,7 @@ def _convolution(net: Network, e: Entry, ins: list[Symbol]) -> list[Symbol]:
     if blobs and net.swaps(ins[0]):
         order = [2, 1, 0, *range(3, blobs[0].shape[1])]
         blobs[0] = blobs[0][:, order]
-    attrs = _convolution_attrs(e, blobs)
+    attrs = _convolution_attrs(net, e, blobs)
     given = _parameters(net, e, blobs, 2 - attrs["no_bias"])
     return [F.Convolution(x, *given, **attrs) for x in ins]
 
@@ -102,7 +102,7 @@ def _convolution(net: Network, e: Entry, ins: list[Symbol]) -> list[Symbol]:
 @layer("Deconvolution")
 def _deconvolution(net: Network, e: Entry, ins: list[Symbol]) -> list[Symbol]:
     blobs = net.blobs(e)
-    attrs = _convolution_attrs(e, blobs)
+    attrs = _convolution_attrs(net, e, blobs)
     given = _parameters(net, e, blobs, 2 - attrs["no_bias"])
     return [F.Deconvolution(x, *given, **attrs) for x in ins]
 

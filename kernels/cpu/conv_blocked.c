@@ -36,46 +36,8 @@ typedef struct {
     char *places;                        /* copied inputs of each thread, after the number of their part */
 } work;
 
-#ifdef BLOCKS_OF_4
-#define LANES 4
-#define VEC vec4
-#define MASK mask4
-#define NAME(name) name##_4
-#define FMA 0
-#include "conv_blocked_lanes.h"
-#undef LANES
-#undef VEC
-#undef MASK
-#undef NAME
-#undef FMA
-#endif
-#ifdef BLOCKS_OF_8_AND_16
-#define LANES 8
-#define VEC vec8
-#define MASK mask8
-#define NAME(name) name##_8
-#ifdef __FMA__
-#define FMA 1
-#else
-#define FMA 0
-#endif
-#include "conv_blocked_lanes.h"
-#undef LANES
-#undef VEC
-#undef MASK
-#undef NAME
-#undef FMA
-#define LANES 16
-#define VEC vec16
-#define MASK mask16
-#define NAME(name) name##_16
-#ifdef __AVX512F__
-#define FMA 1
-#else
-#define FMA 0
-#endif
-#include "conv_blocked_lanes.h"
-#endif
+#define PER_BLOCK "conv_blocked_lanes.h"
+#include "per_block.h"
 
 /* The inputs of a part, copied to `to`. */
 static void gather(const work *w, int64_t image, int64_t part, float *to)

@@ -16,28 +16,8 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t over(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 
-#ifdef BLOCKS_OF_4
-#define LANES 4
-#define VEC vec4
-#define NAME(name) name##_4
-#include "conv_depth_lanes.h"
-#undef LANES
-#undef VEC
-#undef NAME
-#endif
-#ifdef BLOCKS_OF_8_AND_16
-#define LANES 8
-#define VEC vec8
-#define NAME(name) name##_8
-#include "conv_depth_lanes.h"
-#undef LANES
-#undef VEC
-#undef NAME
-#define LANES 16
-#define VEC vec16
-#define NAME(name) name##_16
-#include "conv_depth_lanes.h"
-#endif
+#define PER_BLOCK "conv_depth_lanes.h"
+#include "per_block.h"
 
 typedef struct { const plk_conv_blocked *p; void *const *bufs; int64_t blocks, rows, bands, per, groups; } work;
 

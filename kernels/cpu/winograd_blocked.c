@@ -89,31 +89,8 @@ typedef struct { const plk_conv_blocked *p; const cut *k; void *const *bufs; flo
 
 #define LOAD(p) (*(const VEC *)(p))
 #define STORE(p, v) (*(VEC *)(p) = (v))
-#ifdef BLOCKS_OF_4
-#define LANES 4
-#define VEC vec4
-#define NAME(name) name##_4
-#include "winograd_points.h"
-#include "winograd_blocked_lanes.h"
-#undef LANES
-#undef VEC
-#undef NAME
-#endif
-#ifdef BLOCKS_OF_8_AND_16
-#define LANES 8
-#define VEC vec8
-#define NAME(name) name##_8
-#include "winograd_points.h"
-#include "winograd_blocked_lanes.h"
-#undef LANES
-#undef VEC
-#undef NAME
-#define LANES 16
-#define VEC vec16
-#define NAME(name) name##_16
-#include "winograd_points.h"
-#include "winograd_blocked_lanes.h"
-#endif
+#define PER_BLOCK "winograd_blocked_lanes.h"
+#include "per_block.h"
 
 /* bufs: x, w, bias, addend if any, y (which may be the addend) */
 PLK_KERNEL(plk_winograd_blocked_run)

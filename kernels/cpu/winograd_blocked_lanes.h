@@ -1,4 +1,5 @@
 /* Included by winograd_blocked.c for blocks of LANES channels, each a VEC. */
+#include "winograd_points.h"
 
 /* The tiles [first, first + n) of one row of tiles (number `row` of the batch), one block of channels, as
  * V[point][tile][channel]; v: the first tile.  down: scratch for a strip of 6 vectors for each column */

@@ -6,25 +6,12 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from ..loops.nodes import TYPES as COMPUTED
 from ..record import Type
 from ..spec import ITEM_BYTES
 from .launch import Int32, Int64, Launch, Struct
 
-TYPES = {
-    "float32": "float",
-    "float64": "double",
-    "float16": "float16",
-    "bfloat16": "bfloat16",
-    "uint8": "uint8_t",
-    "int8": "int8_t",
-    "int16": "int16_t",
-    "uint16": "uint16_t",
-    "int32": "int32_t",
-    "uint32": "uint32_t",
-    "int64": "int64_t",
-    "uint64": "uint64_t",
-    "bool": "bool",
-}
+TYPES = {**COMPUTED, "float16": "float16", "bfloat16": "bfloat16"}
 WORDS = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}  # elements that only move
 THREADS = 256
 VECTOR_BYTES = 16

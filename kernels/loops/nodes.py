@@ -17,19 +17,14 @@ import numpy as np
 
 from ..record import HALVES
 from ..shapes import contiguous
+from ..statements import NATIVE_TYPES
 from .arguments import Buffer, Copy, Scalar, Scratch
 
 MAX_ARGUMENTS = 200
-TYPES = {
-    "float32": "float",
-    "float64": "double",
-    "uint8": "uint8_t",
-    "int8": "int8_t",
+TYPES = NATIVE_TYPES | {
     "int16": "int16_t",
     "uint16": "uint16_t",
-    "int32": "int32_t",
     "uint32": "uint32_t",
-    "int64": "int64_t",
     "uint64": "uint64_t",
     "bool": "bool",
 }  # of what is computed

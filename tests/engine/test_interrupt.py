@@ -122,6 +122,12 @@ def test_a_push_goes_on_after_a_signal_that_raises_nothing(script):
     assert process.returncode == 0 and not errors
 
 
+def test_an_interrupt_at_a_prompt_does_not_end_python():
+    """There it ends a statement; leaving Python later is no failure."""
+    at_prompt = "import sys, plait.nd\nsys.ps1, sys.last_type = '> ', KeyboardInterrupt\n"
+    assert subprocess.run([sys.executable, "-c", at_prompt], timeout=60).returncode == 0
+
+
 def test_an_interrupt_while_a_worker_is_forked_is_not_lost():
     """Python ignores what functions raise that it calls around a fork."""
     script = """
