@@ -1,5 +1,5 @@
-# The whole interface: make train | test | check | fuzz | sanitize | aarch64 | bench | docs | oracle | downstream | array-api, for
-# many processes dist-test | dist-bench, and for GPUs gpu-check | gpu-test | gpu-bench. Everything lives in .venv.
+# The whole interface: make train | test | check | fuzz | sanitize | aarch64 | bench | docs | oracle | downstream | array-api |
+# onnx-conformance | wheels, for many processes dist-test | dist-bench, and for GPUs gpu-check | gpu-test | gpu-bench. Everything lives in .venv.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -9,7 +9,7 @@ NATIVE := $(shell find engine kernels graph -name '*.c' -o -name '*.h') engine/f
           $(wildcard kernels/ops/*.py kernels/loops/*.py) \
           $(addprefix kernels/,record.py params.py traits.py pointwise.py activations.py statements.py update_loops.py) setup.py pyproject.toml
 
-.PHONY: train test check fuzz sanitize aarch64 kills dist-test dist-bench bench docs oracle downstream array-api gpu-check gpu-test gpu-bench clean
+.PHONY: train test check fuzz sanitize aarch64 kills dist-test dist-bench bench docs oracle downstream array-api onnx-conformance wheels gpu-check gpu-test gpu-bench clean
 
 train: $(VENV)/installed
 	$(BIN)/python docs/examples/train_digits.py $(ARGS)
@@ -94,6 +94,10 @@ array-api: .array-api/installed
 	    ndindex pytest-json-report pytest-metadata
 	touch $@
 
+# ONNX's conformance models of nodes: make onnx-conformance SUITE=onnx/backend/test/data/node of the wheel onnx 1.13.1
+onnx-conformance: $(VENV)/installed
+	OMP_NUM_THREADS=1 $(BIN)/python tests/compat/onnx_conformance.py "$(SUITE)" $(ARGS)
+
 # GluonTS and GluonCV, written for MXNet, and torch and JAX beside plait as installed from here
 downstream: .downstream/bin/python
 	.downstream/bin/pip install -q --disable-pip-version-check .
@@ -101,7 +105,11 @@ downstream: .downstream/bin/python
 
 .downstream/bin/python:
 	$(PYTHON) -m venv .downstream
-	.downstream/bin/pip install -q --disable-pip-version-check gluonts==0.17.0 gluoncv==0.10.5.post0 "opencv-python-headless<5" torch jax safetensors protobuf
+	.downstream/bin/pip install -q --disable-pip-version-check gluonts==0.17.0 gluoncv==0.10.5.post0 "opencv-python<5" "opencv-python-headless<5" torch jax safetensors protobuf onnx onnxruntime
+
+# the source archive and abi3 wheels for x86-64 and AArch64, into out/wheels
+wheels:
+	.ci/wheels
 
 docs: $(VENV)/installed
 	$(BIN)/python -m plait docs docs/reference

@@ -15,6 +15,7 @@ TOOLS = {  # word: (module of tools/, what it does)
     "draw": ("draw", "draw a graph file: draw --help"),
     "docs": ("reference", "write the reference: operators and modules"),
     "im2rec": ("im2rec", "make record files of images: im2rec --help"),
+    "onnx": ("onnx", "networks as ONNX files and back: onnx --help"),
     "train": ("train", "train an image classifier: train --help"),
     "bench": ("benchmark", "time the workloads, beside torch when it is installed: bench --help"),
 }

@@ -437,6 +437,7 @@ lib.pl_engine_set_limits(
 lib.pl_engine_set_patience(POLL_MS)
 atexit.register(interrupt.remember)
 atexit.register(_close)
+lib.pl_profiler_print("ops" in settings.get("PLAIT_LOG"))
 if settings.get("PLAIT_PROFILE"):
     from . import profiler  # only then: it needs json
 

@@ -4,9 +4,9 @@ calls `ffi`."""
 from __future__ import annotations
 
 import importlib
-import platform
 import re
 import sys
+import sysconfig
 import types
 from collections.abc import Iterable
 from pathlib import Path
@@ -68,8 +68,8 @@ def generate() -> None:
 
 
 def for_machine(source: Path) -> bool:
-    """Does the machine that this is built on have the instruction set of a wrapper?"""
-    on_x86 = platform.machine().lower() in ("x86_64", "amd64")
+    """Does the machine that this is built for have the instruction set of a wrapper?"""
+    on_x86 = sysconfig.get_platform().lower().endswith(("x86_64", "amd64"))
     return on_x86 or not source.stem.endswith(("_avx2", "_avx512"))
 
 

@@ -18,14 +18,10 @@ TABLE = {
         "this is how MXNet made its mx.np",
         "mx.np, mx.npx",
     ),
-    r"(contrib\.)?onnx|contrib\.onnx2mx|contrib\.mx2onnx": (
-        "ONNX files are not read or written in this version of plait",
-        "net.export(...), whose files MXNet 1.9.1 reads and converts with mxnet.onnx",
-    ),
-    r"contrib\.quantization|nd\._?quant\w+"
-    r"|(nd|sym)\.contrib\.((de|re)?quantize\w*|quantized_\w+|calibrate_entropy|intgemm_\w+)": (
-        "quantization is not in this version of plait",
-        "mx.contrib.amp for float16 and bfloat16",
+    r"contrib\.onnx2mx|contrib\.mx2onnx": ("mx.onnx is in one module", "mx.onnx.export_model"),
+    r"(nd|sym)\.contrib\.intgemm_\w+": (
+        "the bindings of the library intgemm are not in plait",
+        "mx.contrib.quantization, whose products of int8 are plait's own",
     ),
     r"contrib\.tensorrt": ("TensorRT is not used by plait", "net.hybridize(), which compiles"),
     r"tvmop|space": (

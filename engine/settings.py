@@ -45,7 +45,7 @@ def _tier(text: str) -> int | str:
 
 def _topics(text: str) -> tuple[str, ...]:
     topics = tuple(t.strip() for t in text.split(",") if t.strip())
-    if any(t not in ("hybridize", "gpu") for t in topics):
+    if any(t not in ("hybridize", "gpu", "ops") for t in topics):
         raise ValueError
     return topics
 
@@ -74,7 +74,8 @@ SETTINGS = {
         (),
         _topics,
         "hybridize: a line for each signature of a hybridized block and each program swapped in; "
-        "gpu: a line for each operator that has no kernel on GPUs",
+        "gpu: a line for each operator that has no kernel on GPUs; ops: a line for each operation "
+        "that ran, with its thread, time and shapes",
     ),
     "PLAIT_CC": Setting(
         None,

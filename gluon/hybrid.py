@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from .. import ndarray as nd
-from ..engine import log
+from ..engine import hooks, log
 from ..engine.error import DynamicShape, InvalidValue, MissingMethod, MXNetError, OperatorError
 from ..engine.gc_pause import gc_paused
 from ..engine.recent import Recent
@@ -287,31 +287,30 @@ class HybridBlock(Block):
         return args
 
     def _call_graph(self, args):
-        mode = trace_mode(self, args)
         try:
-            trace = self._traces[mode, *[a._spec for a in args]]
-            flat = args
+            specs, flat = [a._spec for a in args], args
         except AttributeError:  # nested inputs, or None
-            trace = None
-        if trace is None:
             flat, structure = flatten_call(args, object_with_data(), "input")
-            if any(not isinstance(a, NDArray) for a in flat):
+            if any([not isinstance(a, NDArray) for a in flat]):
                 return self._run(*args)
+            specs = [*[a._spec for a in flat], structure]
+        mode = trace_mode(self, flat)
+        trace = self._traces[mode, *specs]
+        if trace is None:
             if not flat:
                 raise StructureError(
                     "In HybridBlock, there must be one NDArray or one Symbol in the input. Please"
                     f" check the type of the args: {', '.join(type(a).__name__ for a in args)}"
                 )
-            plain = structure == (0,) * len(args)
-            key = (mode, *[a._spec for a in flat], *(() if plain else (structure,)))
             if self._dynamic:  # shapes depend on values: only the blocks inside run as graphs
                 return self._run(*args)
+            structure = (0,) * len(args) if flat is args else structure
             try:
-                trace = self._traces[key] or self._trace(key, args, structure)
+                trace = self._trace((mode, *specs), args, structure)
             except DynamicShape:
                 self.__dict__["_dynamic"], self.__dict__["_n_data"] = True, len(flat)
                 return self._run(*args)
-        arrays = [*flat, *[p._data_on(c) for p, c in trace.placed]]
+        arrays = [*flat, *trace.held.arrays()]
         if self._op_hooks:
             graph = trace.graph.outputs, trace.graph.inputs
             return trace.outputs(monitored(*graph, arrays, self._op_hooks))
@@ -349,7 +348,7 @@ class HybridBlock(Block):
             key = (trace_mode(self, args), *key[1:])
         trace.finish_parameters()
         if self._structure is None:
-            trace.warn_of_unused(self)
+            self._warn_of_unused(trace)
             if self._check:
                 trace.compile(self.name)
                 self._compare_modes(trace, args)
@@ -364,6 +363,9 @@ class HybridBlock(Block):
             used = [i for i in range(MAX_VARIANTS) if (rest, i) in self._of_any_sizes]
             self._of_any_sizes[rest, len(used) % MAX_VARIANTS] = found
         return found
+
+    def _warn_of_unused(self, trace: Trace) -> None:
+        trace.warn_of_unused(self)
 
     def _shared(self, mode: int, trace: Trace) -> Trace:
         """The trace that stands for all signatures with an equal graph: what differs is in the
@@ -392,9 +394,8 @@ class HybridBlock(Block):
 
     def _compare_modes(self, trace, args):
         flat, _ = flatten_call(args, NDArray, "input")
-        params = [p._data_on(c) for p, c in trace.placed]
         with autograd.pause(train_mode=False):
-            graph = trace.outputs(trace.graph([*flat, *params]))
+            graph = trace.outputs(trace.graph([*flat, *trace.held.arrays()]))
             compare(self, self._run_eager(args), graph)
 
     def _run_eager(self, args):
@@ -495,6 +496,44 @@ class HybridBlock(Block):
             serialization.save(f"{path}-{epoch:04d}.params", arrays)
 
         shard.write(self.collect_params().values(), write)
+
+    def export_onnx(
+        self,
+        path: str | PathLike[str],
+        *args: Any,
+        dynamic_input_shapes: Sequence[Any] | None = None,
+        opset_version: int = 17,
+        verify: bool = False,
+    ) -> str:
+        """Writes the network as it predicts as an ONNX file, and returns its path.
+
+        args: inputs; without them, the block must be hybridized and have run once.
+        dynamic_input_shapes: for each input a shape in which sizes that vary are None or a name:
+            [("batch", 3, 224, 224)]. Without it, sizes are fixed. opset_version, verify, errors: as
+            for mx.onnx.export_model.
+        """
+        if args:
+            with autograd.predict_mode():
+                self(*args)  # completes parameters whose shapes depend on the input
+            trace = Trace(self, self._arguments(*args), False)
+        else:
+            trace = self._any_trace()
+        arrays = {n: p._reduce() for n, p in self.collect_params().items()}
+        data = {x.name: x for x in trace.data if x.name not in trace.unused}
+        sizes = dynamic_input_shapes
+        if sizes is not None and len(sizes) == len(trace.data):
+            named = {x.name: s for x, s in zip(trace.data, sizes)}
+            sizes = [named[name] for name in data]
+        return hooks.get("export to ONNX")(
+            trace.symbol,
+            arrays,
+            {name: x.shape for name, x in data.items()},
+            [x.dtype for x in data.values()],
+            path,
+            dynamic_input_shapes=sizes,
+            opset_version=opset_version,
+            verify=verify,
+        )
 
     def optimize_for(
         self, x: Any, *args: Any, backend: str | None = None, clear: bool = False, **kwargs: Any

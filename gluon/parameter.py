@@ -4,8 +4,9 @@ its gradient."""
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -52,6 +53,38 @@ def context_list(ctx: Context | Sequence[Context] | None) -> list[Context]:
     return contexts
 
 
+class Held:
+    """The arrays of some parameters, each on a device, as a call of a graph reads them. Looked up
+    once: until any parameter gets other arrays."""
+
+    __slots__ = ("__weakref__", "_arrays", "_since", "placed")
+    _now: ClassVar[object] = object()  # another one after each change
+    _looked_up: ClassVar[weakref.WeakSet[Held]] = weakref.WeakSet()
+
+    def __init__(self, placed: Sequence[tuple[Parameter, Context]]):
+        self.placed = list(placed)
+        self._arrays: list[NDArray] = []
+        self._since: object = None
+
+    def arrays(self) -> list[NDArray]:
+        """Raises what Parameter.data raises."""
+        if self._since is Held._now:
+            return self._arrays
+        now = Held._now  # before they are read: what changes after it shows
+        found = [p._data_on(c) for p, c in self.placed]
+        Held._looked_up.add(self)
+        self._arrays, self._since = found, now
+        return found
+
+    @staticmethod
+    def replaced() -> None:
+        """A parameter got other arrays, or none: nothing here keeps those it had."""
+        Held._now = object()
+        while Held._looked_up:
+            held = Held._looked_up.pop()
+            held._since, held._arrays = None, []
+
+
 class Parameter(SparseRows):
     """A named array that blocks share, one copy for each device.
 
@@ -95,7 +128,7 @@ class Parameter(SparseRows):
             self._shape = tuple([max(n, 0) for n in self._shape])
         self._allow_deferred_init, self._differentiable = allow_deferred_init, differentiable
         self._var = None
-        self._data: list[NDArray] | None = None
+        self._data = None
         self._grad: list[NDArray] | None = None
         self._ctx_list: list[Context] | None = None
         self._deferred_init: tuple = ()  # (init, contexts, default init, data or None)
@@ -396,6 +429,16 @@ class Parameter(SparseRows):
 
     # ---- access ----------------------------------------------------------------------------------
 
+    @property
+    def _data(self) -> list[NDArray] | None:
+        """The arrays on all devices; a list that never changes."""
+        return self._arrays
+
+    @_data.setter
+    def _data(self, arrays: list[NDArray] | None) -> None:
+        self._arrays = arrays
+        Held.replaced()
+
     def data(self, ctx: Context | Sequence[Context] | None = None) -> NDArray:
         """The array on ctx (default: the only one, or the current device's). While tracing: the
         Symbol.
@@ -413,7 +456,7 @@ class Parameter(SparseRows):
         return self._data_on(ctx)
 
     def _data_on(self, ctx=None) -> NDArray:
-        arrays = self._data
+        arrays = self._arrays
         if arrays is None:
             raise self._not_initialized()
         if ctx is None:

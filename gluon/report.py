@@ -45,7 +45,7 @@ def _signature(block, args, training: bool) -> Signature:
     trace = Trace(block, args, training)
     trace.finish_parameters()
     trace.compile(block.name, block._recompute)
-    arrays = [*flat, *(p._data_on(c) for p, c in trace.placed)]
+    arrays = [*flat, *trace.held.arrays()]
     wanted = [False] * len(flat) + [p.grad_req != "null" for p, _ in trace.placed]
     assert trace.graph is not None
     with autograd.pause(train_mode=training):

@@ -13,7 +13,7 @@ class SparseRows:
     """What a Parameter with stype="row_sparse" offers instead of data()."""
 
     name: str
-    _data: list[NDArray] | None
+    _arrays: list[NDArray] | None
     _stype: str
     _trainer: Any
     _data_on: Any
@@ -32,9 +32,9 @@ class SparseRows:
     def list_row_sparse_data(self, row_id: Any) -> list[NDArray]:
         """The rows at row_id on every device; see row_sparse_data."""
         self._must_be_sparse("list_row_sparse_data")
-        if self._data is None:
+        if self._arrays is None:
             raise self._not_initialized()
-        return [self._rows(a, row_id) for a in self._data]
+        return [self._rows(a, row_id) for a in self._arrays]
 
     def _rows(self, array: NDArray, row_id: NDArray) -> NDArray:
         ids = row_id.reshape((-1,)).as_in_context(array.context)

@@ -23,7 +23,7 @@ from ..ndarray.creation import zeros
 from ..ndarray.monitored import Watcher, run_forward
 from ..ndarray.ndarray import NDArray, state
 from ..ndarray.nesting import Constant, flatten, unflatten
-from .parameter import Parameter, shape_is_known
+from .parameter import Held, Parameter, shape_is_known
 from .tracing import tracing_state
 
 
@@ -150,8 +150,9 @@ class Trace:
         self.params = [p for p, s in tracer.params.items() if s._outputs[0].node in inputs]
         self.param_values = [tracer.params[p]._outputs[0] for p in self.params]
         self.graph: CachedGraph | None = None
-        # the parameters in the graph's order, with the device of each: see compile
+        # the parameters in the graph's order, with the device of each: see compile; their arrays
         self.placed: list[tuple[Parameter, Context]] = []
+        self.held = Held(())
 
     @staticmethod
     def complete(block: Any, args: Any, training: bool) -> None:
@@ -201,7 +202,7 @@ class Trace:
             outputs, bounds = graph[: len(outputs)], graph[len(outputs) :]
         else:
             self.placed = [(p, devices[0]) for p in self.params]
-        inputs = [*self.data_values, *variables]
+        inputs, self.held = [*self.data_values, *variables], Held(self.placed)
         self.graph = CachedGraph(outputs, inputs, name, len(self.data_values), recompute, bounds)
 
     def has_own_code(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from os import PathLike
 from typing import Any
 
@@ -13,6 +14,7 @@ from ..engine.error import InvalidValue
 from ..ndarray.autograd import rank_gradients
 from ..ndarray.saved_state import CHECKPOINT, StateError, copied, merged, parse, states_of
 from ..training import optimizer as opt
+from ..training.checkpoint import Checkpoint
 from ..training.kvstore import KVStore, KVStoreBase
 from ..training.kvstore.base import check_store, state_of
 from ..training.kvstore.choose import (
@@ -46,12 +48,12 @@ class _Ready:
 
     def __init__(self, params: list[Parameter], jobs: list[tuple[list, list, list]]):
         self.params, self.jobs = params, jobs
-        self.data, self.grads = [p._data for p in params], [p._grad for p in params]
+        self.data, self.grads = [p._arrays for p in params], [p._grad for p in params]
         self.variables = [w._tape for _, _, weights in jobs for w in weights]
 
     def serves(self) -> bool:
         return (
-            same([p._data for p in self.params], self.data)
+            same([p._arrays for p in self.params], self.data)
             and same([p._grad for p in self.params], self.grads)
             and same([w._tape for _, _, ws in self.jobs for w in ws], self.variables)
         )
@@ -106,6 +108,7 @@ class Trainer:
                 )
         self._params: list[Parameter] = list(params)
         self._ready: _Ready | None = None
+        self._rules: list[Any] = []  # see follow
         self._param2idx = {p.name: i for i, p in enumerate(self._params)}
         check_store(kvstore)
         self._sharded = shard is not None
@@ -347,6 +350,13 @@ class Trainer:
         self._allreduce_grads()
         if not self._update_on_kvstore:
             self._update(ignore_stale_grad)
+        for rule in self._rules:
+            rule.after_step()
+
+    def follow(self, rule: Any) -> None:
+        """Calls rule.after_step() after each update from now on; rule.state_dict() is saved with
+        the trainer's state. Pruning and clustering keep their weights so: mx.contrib.compress."""
+        self._rules.append(rule)
 
     def allreduce_grads(self) -> None:
         """Sums gradients over devices; for use with `update`, to inspect gradients in between.
@@ -366,6 +376,8 @@ class Trainer:
         self._check_not_on_kvstore("update")
         self._optimizer.rescale_grad = self._scale / batch_size
         self._update(ignore_stale_grad)
+        for rule in self._rules:
+            rule.after_step()
 
     def _check_not_on_kvstore(self, method: str) -> None:
         if self._update_on_kvstore:
@@ -491,6 +503,7 @@ class Trainer:
             "shapes": [p.shape for p in self._params],
             "scale": self._scale,
             **copied(self._stateful()),
+            **({"rules": copied([r.state_dict() for r in self._rules])} if self._rules else {}),
         }
 
     def load_state_dict(self, state: dict) -> None:
@@ -503,7 +516,15 @@ class Trainer:
                 f"Trainer: the saved state has parameters of shapes {state['shapes']}, this"
                 f" trainer has {shapes}"
             )
+        rules = state.get("rules", [])
+        if len(rules) != len(self._rules):
+            raise StateError(
+                f"Trainer: the saved state has {len(rules)} rules to follow, this trainer has"
+                f" {len(self._rules)}\n  fix: attach pruning or clustering before loading"
+            )
         self._scale = state["scale"]
+        for rule, saved in zip(self._rules, rules):
+            rule.load_state_dict(saved)
         for name, part in now.items():
             if (part is None) != (state[name] is None):
                 has, lacks = ("saved state", "trainer here")[:: 1 if part is None else -1]
@@ -514,6 +535,9 @@ class Trainer:
         """Writes the optimizer's states (momentum ...), counts and hyperparameters to a file of
         arrays and JSON."""
         self._init_kvstore()
+        if self._rules:
+            Checkpoint(os.fspath(fname), trainer=self).save()
+            return
         if self._update_on_kvstore:
             self._store.save_optimizer_states(fname, dump_optimizer=True)
             return

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..kernels.record import mutated_inputs
-from ..kernels.traits import SameMemory
+from ..kernels.traits import Auxiliary, SameMemory
 from .graph import Node, Value, topological
 
 
@@ -75,9 +75,13 @@ class Effects:
 
 
 def variables_of(outputs: Sequence[Value]) -> tuple[list[Node], list[Node]]:
-    """(arguments, auxiliary states): variables in the graph's order; those that an operator writes
-    are auxiliary."""
+    """(arguments, auxiliary states): variables in the graph's order; those that an operator writes,
+    or would write in training, are auxiliary."""
     order = topological(outputs)
     written = {node.inputs[i].node for node in order for i in mutated(node)}
+    for node in order:
+        trait = None if node.op is None else node.op.trait(Auxiliary)
+        if trait is not None:
+            written |= {node.inputs[i].node for i in trait.inputs}
     nodes = [n for n in order if n.op is None]
     return [n for n in nodes if n not in written], [n for n in nodes if n in written]

@@ -8,6 +8,7 @@ callback from the lane).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache, partial
 from math import prod
 from typing import Any
 
@@ -242,6 +243,15 @@ def _given(ins: Sequence[Type], names: Sequence[str], attrs: dict[str, Any]) -> 
     )
 
 
+_address = cache(partial(ffi.addressof, lib))  # of a kernel, by name
+
+
+@cache
+def _sizeof(pointer: Any) -> int:
+    """The bytes of what a C type points to."""
+    return ffi.sizeof(pointer.item)
+
+
 def _build(
     op: Operator,
     attrs: dict[str, Any],
@@ -280,13 +290,13 @@ def _build(
     plan.pending = bound.pending
     if found is not None:
         plan.cost_us = found.cost_us
-        kernel = ffi.addressof(lib, found.function)
+        kernel = _address(found.function)
         owner = found.owner if bound.owner is None else (found.owner, bound.owner)
         flags = lib.PL_PLAN_PYTHON if found.python else 0
         plan.can_fail = found.can_fail
     else:
         owner = (plan.op, plan.attrs, plan.in_specs, plan.out_specs, plan.mutated, plan.pending)
-        kernel, flags = ffi.addressof(lib, backend.reference), lib.PL_PLAN_PYTHON
+        kernel, flags = _address(backend.reference), lib.PL_PLAN_PYTHON
         nbytes = sum(s.nbytes for s in plan.in_specs + plan.out_specs)
         plan.cost_us = FALLBACK_US + nbytes / FALLBACK_BYTES_PER_US
         # the user's code, and what waits for a compiler: never on the thread of the caller
@@ -301,7 +311,7 @@ def _build(
         | (lib.PL_PLAN_INLINE if plan.cost_us < INLINE_US else 0)
         | (lib.PL_PLAN_RANDOM if op.is_random(attrs) else 0)
     )
-    nbytes = ffi.sizeof(ffi.typeof(params).item) if params is not None else 0
+    nbytes = _sizeof(ffi.typeof(params)) if params is not None else 0
     plan.handle = lib.pl_plan_new(
         kernel,
         params if params is not None else ffi.NULL,
@@ -315,6 +325,7 @@ def _build(
         lane,
         number,
         op.name.encode(),
+        b"%b -> %b" % (_labels(plan.in_specs), _labels(plan.out_specs)),
     )
     if not plan.handle:
         callback.drop(kept)
@@ -322,6 +333,10 @@ def _build(
     if kept:
         lib.pl_plan_own(plan.handle, callback.RELEASE, callback.pointer_to(kept))
     return plan
+
+
+def _labels(specs: Sequence[Spec]) -> bytes:
+    return b", ".join([s.label for s in specs])
 
 
 _comm = Recent(MAX_KEPT)

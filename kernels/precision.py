@@ -156,16 +156,18 @@ class _Force(threading.local):
     """The policy of this thread; UNSET: that of the process."""
 
     policy: Any = "unset"
+    number: int | None = None  # the policy's; None: unset
 
     def __init__(self) -> None:
-        self.outer: list[Any] = []  # what each `with` covers
+        self.outer: list[tuple[Any, int | None]] = []  # what each `with` covers
 
 
 _thread = _Force()
 _process: Policy | None = None
+_process_number = 0
 _scaler: Any = None
 _numbers: dict[Policy, int] = {}
-_n_scopes = 0  # with a policy, in all threads
+_n_open, _n_scopes = 0, 0  # scopes in all threads; those with a policy
 _lock = threading.Lock()
 used = False  # is there a policy anywhere? Else calls do not ask
 
@@ -179,16 +181,21 @@ def active() -> Policy | None:
 def number() -> int:
     """A number for the policy in force, 0 for none: what was made under another one is not
     used."""
-    chosen = active()
+    found = _thread.number if _n_open else None  # asked by each call: a thread's own is slow
+    return _process_number if found is None else found
+
+
+def _number(chosen: Any) -> int:
     return 0 if chosen is None else _numbers.setdefault(chosen, len(_numbers) + 1)
 
 
 def set_default(chosen: Policy | None, scaler: Any = None) -> None:
     """The policy of all threads that set none of their own. scaler: its loss_scale multiplies the
     grad_scale of losses that are `scaled`."""
-    global _process, _scaler, used
+    global _process, _process_number, _scaler, used
     with _lock:
-        _process, _scaler, used = chosen, scaler, chosen is not None or _n_scopes > 0
+        _process, _process_number, _scaler = chosen, _number(chosen), scaler
+        used = chosen is not None or _n_scopes > 0
 
 
 def loss_scale() -> float:
@@ -206,17 +213,18 @@ class forced:
 
     def __enter__(self):
         self._count(1)
-        _thread.outer.append(_thread.policy)
-        _thread.policy = self._chosen
+        _thread.outer.append((_thread.policy, _thread.number))
+        _thread.policy, _thread.number = self._chosen, _number(self._chosen)
         return self
 
     def __exit__(self, *error):
-        _thread.policy = _thread.outer.pop()
+        _thread.policy, _thread.number = _thread.outer.pop()
         self._count(-1)
 
     def _count(self, change: int) -> None:
-        global _n_scopes, used
-        if self._chosen is not None:
-            with _lock:
+        global _n_open, _n_scopes, used
+        with _lock:
+            _n_open += change
+            if self._chosen is not None:
                 _n_scopes += change
                 used = _process is not None or _n_scopes > 0

@@ -35,6 +35,7 @@ class Spec:
         "nbytes",
         "type",
         "stype",
+        "label",
         "__weakref__",
     )
     shape: tuple[int, ...]
@@ -45,6 +46,7 @@ class Spec:
     nbytes: int
     type: Type
     stype: str
+    label: bytes  # as the profiler shows it
 
     def __repr__(self):
         return f"{self.dtype}{list(self.shape)}@{self.device}"
@@ -71,6 +73,7 @@ def spec(
         made.size = prod(shape)
         made.nbytes = prod(physical_shape(shape, layout)) * ITEM_BYTES[dtype]
         made.type = Type(shape, dtype, layout)
+        made.label = (str(shape) if dtype == "float32" else f"{dtype} {shape}").encode()
         with _lock:
             found = _interned[key] = _alive.setdefault(key, made)
     return found

@@ -17,7 +17,7 @@ from .ops.strided import distinct, reach
 from .record import Operator, Type
 from .shapes import contiguous, one_axis
 from .spec import ITEM_BYTES
-from .traits import Join
+from .traits import Broadcast, Join, Permutation
 
 # the second input only gives a shape
 LIKE = ("reshape_like", "broadcast_like", "slice_like", "_identity_with_attr_like_rhs")
@@ -108,6 +108,12 @@ def _view(op, ins, outs, attrs):
     x, y = ins[0], outs[0]
     if x.dtype != y.dtype or len(outs) != 1:
         return None
+    if op.has(Permutation):
+        return _transposed(x.shape, op.kinds[Permutation].axes(len(x.shape), **attrs))
+    if op.has(Broadcast):
+        spread = [0 if n == 1 else step for n, step in zip(x.shape, contiguous(x.shape))]
+        new = [0] * (len(y.shape) - len(x.shape))
+        return StridedCopy(y.shape, new + spread, contiguous(y.shape))
     probe = _probe(x)
     view = op.ref(np, probe, *(_probe(t) for t in ins[1:]), **attrs)
     found = _strides(view, probe, ITEM_BYTES[x.dtype])

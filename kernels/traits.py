@@ -54,6 +54,15 @@ class Collective(NamedTuple):
     kind: str
 
 
+class Auxiliary(NamedTuple):
+    """Inputs that are auxiliary states though the operator only reads them: of inference.
+
+    inputs: their numbers.
+    """
+
+    inputs: tuple[int, ...]
+
+
 class PythonKernel(NamedTuple):
     """A kernel in Python instead of `ref`.
 
@@ -111,9 +120,10 @@ class Specialised(NamedTuple):
 
 
 class Subgraphs(NamedTuple):
-    """The bodies of control flow, as files hold them."""
+    """The bodies of control flow. graphs: as files hold them. control: the Loop or Branch."""
 
     graphs: Sequence
+    control: Any = None
 
 
 class LossLayer(NamedTuple):

@@ -225,7 +225,7 @@ class Control:
             traits=(
                 OwnKernel(native),
                 Lowered(lambda read, tier: self.operator(read or n_all > 0, tier, n_all)),
-                Subgraphs(self.graphs),
+                Subgraphs(self.graphs, self),
             ),
             doc="Control flow whose bodies are graphs.",
         )

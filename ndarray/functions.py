@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..engine.error import MXNetError
+from ..engine.error import InvalidType, MXNetError
 from ..kernels import ops, precision  # noqa: F401  (ops fills the registry)
 from ..kernels.namespaces import derive
 from ..kernels.record import REGISTRY, REQUIRED, Operator
@@ -86,6 +86,8 @@ def operator_function(
             inputs = [a for a in inputs if a is not None]
         if convert is not None:
             inputs = [convert(a) for a in inputs]
+        if kwargs and is_front and not op.params:
+            raise InvalidType(f"{op.name}: has no parameter {next(iter(kwargs))!r}")
         attrs = attributes(inputs, static, dynamic, kwargs)
         return invoke(op, inputs, attrs, out, ctx, plans if key is not None else None, key)
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..engine.error import InvalidType
+from ..kernels.ops.index import places_now
 from ..kernels.plan import Plan, make_plan
 from ..kernels.record import NATIVE, lookup
 from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, Spec, spec
@@ -40,6 +41,7 @@ from .parts import part_plan, read_part, write_part
 from .tape import record, refuse_recorded
 
 MAX_PARTS = 4096
+FEW = 1 << 14  # elements of a mask that NumPy reads faster than kernels are called
 EXACT_FLOAT = 2**53  # larger integers are not exact in a double
 
 
@@ -150,8 +152,9 @@ def _places(self, items) -> tuple[NDArray, tuple[int, ...], tuple[int, ...]]:
         if item is not NEW_AXIS and (type(item) is not Span or item.dropped)
     ]
     arrays = [i for i in at if type(items[i]) is not Span]
+    shapes = {tuple(items[i].shape) for i in arrays}
     try:
-        block = np.broadcast_shapes(*[tuple(items[i].shape) for i in arrays])
+        block = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
     except ValueError:
         raise ShapeMismatch(
             "indexing: arrays of indices must broadcast together, got shapes "
@@ -190,7 +193,7 @@ def _places(self, items) -> tuple[NDArray, tuple[int, ...], tuple[int, ...]]:
             continue
         if i in at:
             values = np.int64(item.start) if type(item) is Span else item
-            aligned = tuple(np.shape(values)) + (1,) * (len(lead) - start - len(block))
+            aligned = tuple(values.shape) + (1,) * (len(lead) - start - len(block))
         else:
             values = item.start + item.step * np.arange(item.count)
             aligned = (-1,) + (1,) * (len(lead) - position[axis] - 1)
@@ -209,9 +212,10 @@ def _stacked(parts, lead, device) -> NDArray:
     rows = []
     for values, aligned in parts:
         if isinstance(values, NDArray):
-            row = invoke(lookup("Cast"), (values,), {"dtype": "int64"})
-            aligned = (1,) * (len(lead) - len(aligned)) + aligned
-            row = invoke(lookup("broadcast_to"), (_reshaped(row, aligned),), {"shape": lead})
+            row = values if values._spec.dtype == "int64" else values.astype("int64")
+            row = _reshaped(row, (1,) * (len(lead) - len(aligned)) + aligned)
+            if row.shape != lead:
+                row = invoke(lookup("broadcast_to"), (row,), {"shape": lead})
         else:
             row = from_memory(
                 np.broadcast_to(np.reshape(values, aligned), lead).astype(np.int64), device
@@ -236,8 +240,7 @@ def _advanced_get(self, items) -> NDArray:
             at = arrays[0]
             if at._spec.dtype not in NATIVE:
                 at = at.astype("int64")
-            at = invoke(lookup("_positions"), (at,), {"size": self.shape[axis]})
-            found = invoke(lookup("take"), (self, at), {"axis": axis})
+            found = invoke(lookup("take"), (self, at), {"axis": axis, "mode": "index"})
             return _reshaped(found, found.shape or self._element)
     indices, _, final = _places(self, items)
     return _reshaped(invoke(lookup("gather_nd"), (self, indices), {}), final)
@@ -350,13 +353,16 @@ def _host_mask(self: NDArray, key: Any) -> np.ndarray | None:
 
 def _chosen(self: NDArray, mask: np.ndarray) -> NDArray:
     """The elements where a mask is True, as a vector. Their number waits for the mask in any case,
-    so that a call without gradients computes it there."""
-    if self._spec.device.on_host and not (state.recording and self._tape is not None):
+    so that a small call without gradients computes it there."""
+    recorded = state.recording and self._tape is not None
+    if self._spec.device.on_host and not recorded and mask.size < FEW:
         made = from_memory(self._values()[mask], self.context, self._spec.dtype)
         made.__class__ = self.__class__
         return made
-    places = from_memory(np.flatnonzero(mask), self.context)
-    return invoke(lookup("take"), (_reshaped(self, (self.size,)), places), {"axis": 0})
+    flags = from_memory(mask.reshape(-1), self.context)
+    places = places_now(lambda name, x, **attrs: invoke(lookup(name), (x,), attrs), flags)
+    whole = _reshaped(self, (self.size,))
+    return invoke(lookup("take"), (whole, _reshaped(places, (places.size,))), {"axis": 0})
 
 
 def _set_where(self: NDArray, key: Any, value: Any) -> bool:

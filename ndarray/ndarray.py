@@ -163,8 +163,12 @@ def from_memory(
     name = dtype or dtype_name(values.dtype)
     out = empty_like_spec(spec(tuple(values.shape), name, ctx or current_context()))
     if values.size:
-        values = values if NUMPY_DTYPES[name] == values.dtype else _converted(values, name)
-        if out._spec.device.on_host:
+        on_host = out._spec.device.on_host
+        # whole numbers become floats while they are copied: nothing can overflow
+        exact = on_host and values.dtype.kind in "iub" and name in ("float32", "float64")
+        if not exact and values.dtype != NUMPY_DTYPES[name]:
+            values = _converted(values, name)
+        if on_host:
             out._memory()[...] = values
         else:
             send(values, out)

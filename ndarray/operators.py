@@ -11,6 +11,7 @@ import numpy as np
 from ..engine._array import invoke1
 from ..engine.error import InvalidType, MXNetError
 from ..kernels import precision
+from ..kernels.plan import Plan
 from ..kernels.record import lookup
 from .invoke import call_known
 from .launch import Plans, run
@@ -28,19 +29,20 @@ def binary_method(both: str, right: str) -> Callable:
     def method(self, other):
         if isinstance(other, NDArray):
             key = self._spec, other._spec
-            plan = pairs[key]
-            if plan is None or precision.used:
+            plan = pairs[(precision.number(), key) if precision.used else key]
+            if plan.__class__ is not Plan:  # None, or casts and the call
                 return call_known(op, (self, other), {}, pairs, key)
             out = invoke1(plan.handle, plan.out_spec, self, other)
             if state.recording:
                 record(plan, (self, other), (), (out,))
             return out
-        plan = singles[self._spec]
+        key = self._spec
+        plan = singles[(precision.number(), key) if precision.used else key]
         try:
-            if plan is None or precision.used:
+            if plan.__class__ is not Plan:
                 value = as_number(other)
                 attrs = {"scalar": value}
-                return call_known(scalar_op, (self,), attrs, singles, self._spec, (value,))
+                return call_known(scalar_op, (self,), attrs, singles, key, (value,))
             out = invoke1(plan.handle, plan.out_spec, self, other)
         except TypeError as error:
             if isinstance(error, MXNetError):
@@ -59,8 +61,9 @@ def scalar_method(left: str) -> Callable:
     plans = Plans(sure=True)
 
     def method(self, other):
-        plan = plans[self._spec]
-        if plan is not None and other.__class__ in NUMBERS and not precision.used:
+        key = self._spec
+        plan = plans[(precision.number(), key) if precision.used else key]
+        if plan.__class__ is Plan and other.__class__ in NUMBERS:
             out = invoke1(plan.handle, plan.out_spec, self, other)
             if state.recording:
                 record(plan, (self,), (other,), (out,))
@@ -71,7 +74,7 @@ def scalar_method(left: str) -> Callable:
             if isinstance(error, MXNetError):
                 raise
             return not_a_number(self, other, op)
-        return call_known(op, (self,), {"scalar": value}, plans, self._spec, (value,))
+        return call_known(op, (self,), {"scalar": value}, plans, key, (value,))
 
     return method
 
@@ -85,8 +88,8 @@ def in_place_method(both: str, right: str) -> Callable:
         if isinstance(other, NDArray):
             refuse_recorded(self, other)
             key = self._spec, other._spec
-            plan = pairs[key]
-            if plan is None or precision.used:
+            plan = pairs[(precision.number(), key) if precision.used else key]
+            if plan.__class__ is not Plan:  # None, or casts and the call
                 return call_known(op, (self, other), {}, pairs, key, (), self)
             return run(plan, (self, other), (), self)
         try:
@@ -94,10 +97,11 @@ def in_place_method(both: str, right: str) -> Callable:
         except TypeError:
             return not_a_number(self, other, op)
         refuse_recorded(self)
-        plan = singles[self._spec]
-        if plan is None or precision.used:
+        key = self._spec
+        plan = singles[(precision.number(), key) if precision.used else key]
+        if plan.__class__ is not Plan:
             attrs = {"scalar": value}
-            return call_known(scalar_op, (self,), attrs, singles, self._spec, (value,), self)
+            return call_known(scalar_op, (self,), attrs, singles, key, (value,), self)
         return run(plan, (self,), (value,), self)
 
     return method

@@ -196,6 +196,7 @@ class _Plan:
             ctx.lane,
             ctx.device_id,
             kernel._name.encode(),
+            ffi.NULL,
         )
         if not self.handle:
             raise OutOfMemory(ffi.string(lib.pl_error_message()).decode())

@@ -460,13 +460,18 @@ class Symbol(Methods):
         return hooks.get("symbols of np")(self._outputs)
 
     def get_backend_symbol(self, backend: str) -> Symbol:
-        """The Symbol itself: it is optimised when it is bound. Raises ValueError for a backend that
-        MXNet on a CPU does not know."""
+        """The Symbol itself: it is optimised when it is bound. "MKLDNN_QUANTIZE": layers and what
+        follows them as one node each; in a quantized graph, with calibrated ranges in them. Raises
+        ValueError for a backend that MXNet on a CPU does not know."""
         if backend not in BACKENDS:
             raise InvalidValue(
                 f"backend {backend!r} is unknown\n  fix: one of {', '.join(BACKENDS)}, or none:"
                 " graphs are optimised when they are bound"
             )
+        if backend == "MKLDNN_QUANTIZE":
+            from ..graph.passes.fuse_layers import fold_ranges, fuse_layers  # few programs need it
+
+            return type(self)(fold_ranges(fuse_layers(self._outputs)))
         return self
 
     def optimize_for(

@@ -270,7 +270,7 @@ def test_a_part_that_moves_out_of_its_array(at):
     """The place is a number that a later call of the same plan gives."""
     dy, attrs = np.ones((3, 2)), {"shape": (12,), "sizes": (3, 2), "steps": (2, 0)}
     assert call("_strided_grad", dy, at=1, **attrs).asnumpy()[[1, 3, 5]].tolist() == [2, 2, 2]
-    with pytest.raises(mx.MXNetError, match="must lie"):
+    with pytest.raises(mx.MXNetError, match="must lie|out of range"):
         call("_strided_grad", dy, at=at, **attrs).asnumpy()
 
 

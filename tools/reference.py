@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from .. import MODULES
-from . import operator_reference
+from . import onnx_reference, operator_reference
 
 ROOT = __package__.partition(".")[0]
 
@@ -120,6 +120,6 @@ def main(argv: list[str]) -> int:
     p = argparse.ArgumentParser(prog="python -m plait docs", description=__doc__)
     p.add_argument("folder", type=Path, help="where operators.md goes")
     folder = p.parse_args(argv).folder
-    for path in (*operator_reference.write(folder), *write(folder)):
+    for path in (*operator_reference.write(folder) + onnx_reference.write(folder), *write(folder)):
         print(path)
     return 0

@@ -4,7 +4,7 @@ arrays of its parameters."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,20 @@ def layer(*types: str) -> Callable[[Convert], Convert]:
         return convert
 
     return register
+
+
+class Blobs(list):
+    """The bottoms or tops of a layer, of which a file may have too few."""
+
+    def __init__(self, layer: str, what: str, found: Iterable[Any]):
+        super().__init__(found)
+        self._layer, self._what = layer, what
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, int) and i >= len(self):
+            rule = f"caffe: {self._layer} needs {self._what} {i + 1}, it has {len(self)}"
+            raise CaffeError(rule)
+        return super().__getitem__(i)
 
 
 class Entry(NamedTuple):
@@ -69,7 +83,11 @@ def entries(net: Any, what: str) -> list[Entry]:
         if not isinstance(kind, str):
             kind = messages()["V1Types"].V1Type.Name(kind).replace("_", "")
         kind = V1_NAMES.get(kind.lower(), kind.lower())
-        found.append(Entry(proto.name, kind, proto, list(proto.bottom), list(proto.top)))
+        bottoms, tops = (
+            Blobs(proto.name, "bottom", proto.bottom),
+            Blobs(proto.name, "top", proto.top),
+        )
+        found.append(Entry(proto.name, kind, proto, bottoms, tops))
     return found
 
 
@@ -166,7 +184,8 @@ class Network:
                 fix = did_you_mean(e.kind, LAYERS) or known
                 kind = e.proto.type if isinstance(e.proto.type, str) else e.kind
                 raise CaffeError(compose(f"caffe: {e.name} is a {kind} layer", fix=fix))
-            tops = convert(self, e, [self._blob(e, b) for b in e.bottoms])
+            bottoms = Blobs(e.name, "bottom", [self._blob(e, b) for b in e.bottoms])
+            tops = convert(self, e, bottoms)
             if tops is None:
                 continue
             tops = tops if isinstance(tops, list) else [tops]

@@ -1,4 +1,5 @@
-"""mx.contrib: mixed precision, text, TensorBoard, data iterators, old autograd, namespaces."""
+"""mx.contrib: mixed precision, quantization, ONNX, text, TensorBoard, data iterators, old autograd,
+namespaces."""
 
 from typing import TYPE_CHECKING
 
@@ -7,8 +8,9 @@ from ...engine.lazy import submodule
 
 if TYPE_CHECKING:
     from ...data import text
-    from ...gluon import amp
+    from ...gluon import amp, compress, quantization
     from ...training import svrg_optimization
+    from .. import onnx
     from . import autograd, io, ndarray, symbol, tensorboard
     from . import ndarray as nd
     from . import symbol as sym
@@ -21,5 +23,6 @@ else:
         return found
 
     def __dir__():
-        names = "amp autograd io nd ndarray svrg_optimization sym symbol tensorboard text"
+        names = "amp autograd compress io nd ndarray onnx quantization"
+        names += " svrg_optimization sym symbol tensorboard text"
         return names.split()

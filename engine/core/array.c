@@ -5,6 +5,9 @@
 
 #include <stdlib.h>
 
+/* An output of so large a part of all memory takes it when it is pushed: if it does not fit, the call fails. */
+enum { AT_ONCE = 64 };
+
 static pl_var *spare;                         /* freed vars, chained by object.next_dead */
 
 static void var_release(pl_object *object)    /* foreign memory */
@@ -36,7 +39,7 @@ void pl_var_unref(pl_var *var)
     }
     if (var->block)
         pl_block_free(var->block);
-    else
+    else if (var->data)
         pl_storage_free(var->data, var->bytes);
 #ifdef PL_PLAIN_MALLOC
     free(var);
@@ -94,6 +97,14 @@ static pl_var *var_new(int memory, size_t bytes)
     return var;
 }
 
+int pl_var_give(pl_var *var)
+{
+    if (var->data || var->block || var->object.destroy)
+        return PL_OK;
+    var->first.data = var->data = pl_storage_alloc(var->bytes);
+    return var->data ? PL_OK : PL_ENOMEM;
+}
+
 uintptr_t pl_array_new_in(int memory, size_t bytes)
 {
     pl_enter();
@@ -134,11 +145,16 @@ uintptr_t pl_array_view(uintptr_t base, int64_t offset_bytes)
         pl_fail(PL_ENOMEM, "array: out of memory");
         return 0;
     }
-    *view = (pl_array){from->var, from->data + offset_bytes};
     pl_enter();
-    view->var->object.refs++;
+    int status = pl_var_give(from->var);
+    *view = (pl_array){from->var, from->data + offset_bytes};
+    if (status == PL_OK)
+        from->var->object.refs++;
     pl_leave();
-    return (uintptr_t)view;
+    if (status == PL_OK)
+        return (uintptr_t)view;
+    free(view);
+    return 0;
 }
 
 int pl_array_users(uintptr_t array)
@@ -162,7 +178,15 @@ void pl_array_free(uintptr_t handle)
     pl_leave();
 }
 
-void *pl_array_data(uintptr_t array) { return ((pl_array *)array)->data; }
+void *pl_array_data(uintptr_t array)
+{
+    pl_array *a = (pl_array *)array;
+    pl_enter();
+    void *data = pl_var_give(a->var) == PL_OK ? a->data : NULL;
+    pl_leave();
+    return data;
+}
+
 int pl_array_shares(uintptr_t a, uintptr_t b) { return ((pl_array *)a)->var == ((pl_array *)b)->var; }
 
 uint64_t pl_array_version(uintptr_t array)
@@ -193,7 +217,7 @@ void pl_arrays_versions(const uintptr_t *arrays, int n, pl_version *versions)
     for (int i = 0; i < n; i++) {
         const pl_array *a = (const pl_array *)arrays[i];
         uint64_t writes = a->var->exposed ? UINT64_MAX - n_exposed++ : a->var->writes_pushed;
-        versions[i] = (pl_version){(uintptr_t)a->var, (uintptr_t)a->data, writes};
+        versions[i] = (pl_version){(uintptr_t)a->var, (uintptr_t)(a->data - (char *)a->var->data), writes};
     }
     pl_leave();
 }
@@ -230,13 +254,24 @@ void pl_outputs_undo(int n, uintptr_t *out, const uint8_t *fresh)
         }
 }
 
-int pl_outputs_claim(pl_op *op, int n, uintptr_t *out, const size_t *out_bytes, int memory, char **data, uint8_t *fresh)
+char *pl_input_claim(pl_op *op, uintptr_t array, uint8_t mode, int32_t *request)
 {
+    pl_array *a = (pl_array *)array;
+    pl_op_claim(op, a->var, mode);
+    *request = a->var->claim_index;
+    return a->data;
+}
+
+int pl_outputs_claim(pl_op *op, int n, uintptr_t *out, const size_t *out_bytes, int memory, bool late, char **data,
+                     int32_t *requests, uint8_t *fresh)
+{
+    late = late && memory == PL_MEMORY_HOST;
     for (int i = 0; i < n; i++) {
         pl_array *a = (pl_array *)out[i];
         fresh[i] = !a;
         if (!a) {
-            pl_var *var = var_new(memory, out_bytes[i]);
+            bool now = !late || out_bytes[i] > pl_machine_bytes() / AT_ONCE;
+            pl_var *var = now ? var_new(memory, out_bytes[i]) : var_make(NULL, out_bytes[i]);
             if (!var) {
                 pl_outputs_undo(i, out, fresh);
                 return PL_ENOMEM;
@@ -244,9 +279,23 @@ int pl_outputs_claim(pl_op *op, int n, uintptr_t *out, const size_t *out_bytes, 
             a = &var->first;
             out[i] = (uintptr_t)a;
             op->pending_bytes += out_bytes[i];
-        }
-        data[i] = a->data;                    /* a write to a part keeps the rest */
-        pl_op_claim(op, a->var, out_bytes[i] >= a->var->bytes ? PL_WRITE : PL_READWRITE);
+        }                                     /* a write to a part keeps the rest */
+        data[i] = pl_input_claim(op, out[i], out_bytes[i] >= a->var->bytes ? PL_WRITE : PL_READWRITE, &requests[i]);
     }
     return PL_OK;
+}
+
+int pl_op_give(pl_op *op, int n, char **data, const int32_t *requests)
+{
+    int status = PL_OK;
+    pl_enter();
+    for (int i = 0; i < n && status == PL_OK; i++)
+        if (!data[i]) {
+            pl_var *var = op->requests[requests[i]].var;
+            status = pl_var_give(var);
+            data[i] = var->data;
+        }
+    pl_leave();
+    op->late = status != PL_OK;
+    return status;
 }

@@ -11,7 +11,7 @@ uintptr_t pl_array_view(uintptr_t array, int64_t offset_bytes);   /* new; shares
 uintptr_t pl_array_wrap(void *data, size_t bytes, pl_free_fn release, void *owner);  /* new; foreign memory */
 uintptr_t pl_array_wrap_in(int memory, void *data, size_t bytes, pl_free_fn release, void *owner);
 void pl_array_free(uintptr_t array);                              /* pending ops keep the storage until they are done */
-void *pl_array_data(uintptr_t array);                             /* wait first */
+void *pl_array_data(uintptr_t array);         /* wait first. NULL: out of memory */
 uint64_t pl_array_version(uintptr_t array);                       /* finished writes of its var: they can be seen */
 int pl_array_shares(uintptr_t a, uintptr_t b);                    /* 1: the same var */
 /* How many arrays, itself included, and unfinished requests share its var. */
@@ -47,7 +47,7 @@ struct pl_var {
     int32_t claim_index;        /* and the number of its request */
     pl_error *error;            /* set: the contents are not valid */
     pl_block *block;            /* NULL: plain memory of the host */
-    void *data;
+    void *data;                 /* NULL: its memory is given when the op that writes it first begins to run */
     size_t bytes;
     pl_free_fn release;         /* foreign memory: called with owner instead of returning it to the pool */
     void *owner;
@@ -56,9 +56,14 @@ struct pl_var {
 
 /* With the lock: */
 void pl_var_unref(pl_var *var);
-/* Claims the outputs of an op; out[i] == 0 makes one in that memory and sets fresh[i]. On failure new ones are freed
- * and out is as before. */
-int pl_outputs_claim(pl_op *op, int n, uintptr_t *out, const size_t *out_bytes, int memory, char **data,
-                     uint8_t *fresh);
+int pl_var_give(pl_var *var);                 /* memory, if it has none yet */
+/* Claims an input of an op. Returns its address, or NULL if it has no memory yet; *request is its number in the op. */
+char *pl_input_claim(pl_op *op, uintptr_t array, uint8_t mode, int32_t *request);
+/* Claims the outputs of an op; out[i] == 0 makes one in that memory and sets fresh[i]. late: in memory of the host it
+ * gets its memory when the op runs. On failure new ones are freed and out is as before. */
+int pl_outputs_claim(pl_op *op, int n, uintptr_t *out, const size_t *out_bytes, int memory, bool late, char **data,
+                     int32_t *requests, uint8_t *fresh);
 void pl_outputs_undo(int n, uintptr_t *out, const uint8_t *fresh);
+/* Without the lock, when the op runs: gives memory to its arrays that have none yet, and their addresses to data. */
+int pl_op_give(pl_op *op, int n, char **data, const int32_t *requests);
 #endif

@@ -6,7 +6,7 @@
 
 struct pl_claims {
     const int32_t *order, *last;    /* n arrays in the order of their last use; by array: that instruction */
-    int32_t *request_of;        /* by array */
+    const int32_t *request_of;  /* by array */
     int n, n_ended;             /* n_ended: of `order`; under pl_lock */
     bool awaited;               /* others may block on it while it runs: it is in the list */
     atomic_int n_done;          /* instructions that are done: all before, none after */

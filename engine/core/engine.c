@@ -40,8 +40,8 @@ int pl_engine_set_priority(int priority)
 
 static int64_t next_seq = 1;
 static int64_t max_queued = 4096;
-/* New outputs get their memory when they are pushed: a training loop that runs five steps ahead holds five times what
- * a step needs. This limit on their bytes is enough to keep the lanes busy. */
+/* Of new outputs: a training loop that runs ahead holds the batches that it made, and on a GPU, where outputs get their
+ * memory when they are pushed, what each step needs. This is enough to keep the lanes busy. */
 #define AHEAD_BYTES ((size_t)128 << 20)
 static size_t max_pending_bytes;                 /* set at the first push */
 static int patience_ms;                       /* see pl_engine_set_patience */
@@ -158,7 +158,7 @@ int pl_op_begin(pl_op **made, int max_requests, size_t payload_bytes)
     op->lane = NULL;
     op->stream = NULL;
     op->arena = NULL;
-    op->on_blocks = op->forbidden = false;
+    op->on_blocks = op->forbidden = op->late = false;
     op->claims = NULL;
     op->flight = NULL;
     op->shared = NULL;

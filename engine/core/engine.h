@@ -55,6 +55,7 @@ struct pl_op {
     pl_lane *lane;              /* NULL: it ran on its caller at once */
     pl_stream *stream;          /* of a GPU, or NULL */
     bool on_blocks;             /* it claims memory of a GPU, or page-locked memory */
+    bool late;                  /* it claims arrays that had no memory yet */
     bool forbidden;             /* it would write read-only memory: it is not submitted */
     pl_block *arena;            /* or NULL: freed when the uses of its op are recorded */
     pl_claims *claims;          /* of a program, or NULL; in the payload */
@@ -103,6 +104,7 @@ pl_error *pl_op_inherited(const pl_op *op);   /* with the lock: of poisoned inpu
 static inline void pl_op_claim(pl_op *op, pl_var *var, uint8_t mode)
 {
     op->forbidden |= var->read_only && mode != PL_READ;
+    op->late |= !var->data;
     if (var->claim_seq == op->seq) {
         pl_request *r = &op->requests[var->claim_index];
         r->n_claims++;

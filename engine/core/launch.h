@@ -30,7 +30,7 @@ int pl_kernel_run_locked(pl_kernel kernel, const void *params, void *const *bufs
 /* cffi stops reading here */
 
 int pl_kernel_run_on_gpu(const pl_plan *plan, void *const *bufs, const double *scalars);
-int pl_kernel_run_timed(const pl_plan *plan, void *const *bufs, const double *scalars);
+int pl_kernel_run_timed(pl_plan *plan, void *const *bufs, const double *scalars);
 /* Sets the arguments of a recorded launch. */
 int pl_launch_update(const pl_launches *p, int launch, void *const *bufs, const double *scalars, cu_exec exec,
                      cu_node node);

@@ -3,6 +3,7 @@
 #include "engine.h"
 #include "launch.h"
 #include "name.h"
+#include "profiler.h"
 #include "random.h"
 
 #include <stdlib.h>
@@ -24,12 +25,13 @@ static void plan_destroy(pl_object *object)
     free(plan->params);
     free(plan->out_bytes);
     free(plan->mutates);
+    free(plan->shapes);
     free(plan);
 }
 
 uintptr_t pl_plan_new(pl_kernel kernel, const void *params, size_t params_bytes, int n_in, int n_out,
                       const size_t *out_bytes, const uint8_t *mutates, int n_scalars, int flags, int lane,
-                      int device, const char *name)
+                      int device, const char *name, const char *shapes)
 {
     pl_plan *plan = calloc(1, sizeof *plan);
     if (plan) {
@@ -38,10 +40,12 @@ uintptr_t pl_plan_new(pl_kernel kernel, const void *params, size_t params_bytes,
             .params = pl_copied(params, params_bytes, 1),
             .out_bytes = pl_copied(out_bytes, (size_t)n_out, sizeof *out_bytes),
             .mutates = mutates ? pl_copied(mutates, (size_t)n_in, 1) : NULL, .name = pl_name(name),
+            .shapes = shapes ? strdup(shapes) : NULL,
             .n_in = n_in, .n_out = n_out, .n_scalars = n_scalars, .flags = flags, .lane = lane,
             .device = device};
         plan->memory = pl_memory_of(lane, device, flags);
-        if (plan->params && plan->out_bytes && (!mutates || plan->mutates) && plan->name)
+        if (plan->params && plan->out_bytes && (!mutates || plan->mutates) && plan->name &&
+            (!shapes || plan->shapes))
             return (uintptr_t)plan;
         plan_destroy(&plan->object);
     }
@@ -65,13 +69,12 @@ void pl_plan_own(uintptr_t handle, pl_free_fn release, void *owner)
     plan->owner = owner;
 }
 
-int pl_plan_label(uintptr_t plan, const char *label)
+const char *pl_plan_label(pl_plan *plan)
 {
-    const char *kept = pl_name(label);
-    if (!kept)
-        return pl_fail(PL_ENOMEM, "plan: out of memory");
-    ((pl_plan *)plan)->label = kept;
-    return PL_OK;
+    const char *label = plan->label;
+    if (!label && plan->shapes)
+        plan->label = label = pl_name(plan->shapes);
+    return label;
 }
 
 int pl_memory_of(int lane, int device, int flags)
@@ -87,12 +90,17 @@ int pl_kernel_run(const pl_plan *plan, void *const *bufs, const double *scalars)
     return plan->kernel(plan->params, bufs, scalars);
 }
 
-/* The payload of an op that runs a plan; then n_in + n_out buffers, the scalars, and a byte for each output. */
-typedef struct { const pl_plan *plan; double *scalars; void *bufs[]; } plan_call;
+/* The payload of an op that runs a plan; then n_in + n_out buffers, the scalars, the number of each buffer's request,
+ * and a byte for each output. */
+typedef struct { pl_plan *plan; double *scalars; int32_t *requests; void *bufs[]; } plan_call;
 
 static int plan_run(pl_op *op)
 {
     plan_call *call = op->payload;
+    if (atomic_load_explicit(&pl_profiling, memory_order_relaxed))
+        op->label = pl_plan_label(call->plan);
+    if (op->late && pl_op_give(op, call->plan->n_in + call->plan->n_out, (char **)call->bufs, call->requests) != PL_OK)
+        return PL_ENOMEM;
     return pl_kernel_run(call->plan, call->bufs, call->scalars);
 }
 
@@ -103,13 +111,14 @@ static int invoke_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, co
     size_t n = (size_t)n_in + (size_t)n_out, n_scalars = (size_t)plan->n_scalars;
     pl_op *op;
     int status = pl_op_begin(&op, (int)n, sizeof(plan_call) + n * sizeof(void *) +
-                             (n_scalars + 2) * sizeof(double) + (size_t)n_out);
+                             (n_scalars + 2) * sizeof(double) + n * sizeof(int32_t) + (size_t)n_out);
     if (status != PL_OK)
         return status;
     plan_call *call = op->payload;
     call->plan = plan;
     call->scalars = (double *)(call->bufs + n);
-    uint8_t *fresh = (uint8_t *)(call->scalars + n_scalars + 2);
+    call->requests = (int32_t *)(call->scalars + n_scalars + 2);
+    uint8_t *fresh = (uint8_t *)(call->requests + n);
     if (n_scalars)
         memcpy(call->scalars, scalars, n_scalars * sizeof(double));
     if (random) {
@@ -119,17 +128,14 @@ static int invoke_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, co
     }
     op->run = plan_run;
     op->name = plan->name;
-    op->label = plan->label;
     op->location = location;
     op->shared = &plan->object;
     plan->object.refs++;
-    for (int i = 0; i < n_in; i++) {
-        pl_array *a = (pl_array *)in[i];
-        call->bufs[i] = a->data;
-        pl_op_claim(op, a->var, plan->mutates && plan->mutates[i] ? PL_READWRITE : PL_READ);
-    }
-    status = pl_outputs_claim(op, n_out, out, plan->out_bytes, plan->memory,
-                              (char **)call->bufs + n_in, fresh);
+    for (int i = 0; i < n_in; i++)
+        call->bufs[i] = pl_input_claim(op, in[i], plan->mutates && plan->mutates[i] ? PL_READWRITE : PL_READ,
+                                       &call->requests[i]);
+    status = pl_outputs_claim(op, n_out, out, plan->out_bytes, plan->memory, !(plan->flags & PL_PLAN_INLINE),
+                              (char **)call->bufs + n_in, call->requests + n_in, fresh);
     if (status == PL_OK) {
         status = pl_op_submit(op, plan->lane, plan->device, (plan->flags & PL_PLAN_INLINE) != 0);
         if (status == PL_OK)

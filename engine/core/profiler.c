@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+enum { RECORDS = 1, PRINTS = 2 };     /* bits of pl_profiling */
 enum { BUFFER_EVENTS = 8192, MAX_FULL = 512, MAX_THREADS = 256 };
 
 typedef struct buffer {
@@ -34,7 +35,16 @@ int64_t pl_profiler_now(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-void pl_profiler_set(int on) { atomic_store_explicit(&pl_profiling, on != 0, memory_order_relaxed); }
+static void switch_bit(int bit, int on)
+{
+    if (on)
+        atomic_fetch_or(&pl_profiling, bit);
+    else
+        atomic_fetch_and(&pl_profiling, ~bit);
+}
+
+void pl_profiler_set(int on) { switch_bit(RECORDS, on); }
+void pl_profiler_print(int on) { switch_bit(PRINTS, on); }
 
 void pl_profiler_name_thread(const char *name) { own_name = pl_name(name); }
 
@@ -59,17 +69,23 @@ static int thread_number(const char *name)
     return i;
 }
 
-static buffer *own_buffer(void)
+static const char *thread_name(void)
 {
-    char name[32];
-    buffer *b = calloc(1, sizeof *b);
-    if (!b)
-        return NULL;
     if (!own_name) {
         static atomic_int n_unnamed;
+        char name[32];
         snprintf(name, sizeof name, "thread %d", atomic_fetch_add(&n_unnamed, 1));
         own_name = pl_name(name);
     }
+    return own_name;
+}
+
+static buffer *own_buffer(void)
+{
+    buffer *b = calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
+    thread_name();
     pl_enter();
     b->thread = own_name ? thread_number(own_name) : 0;
     b->next = live;
@@ -109,9 +125,22 @@ static void thread_ended(void *unused)
 
 __attribute__((constructor)) static void profiler_init(void) { pthread_key_create(&ending, thread_ended); }
 
+static void event_print(const char *row, const pl_event *e)
+{
+    const char *where = row ? row : thread_name();
+    fprintf(stderr, "plait ops: %-8s %10.1f us  %s%s %s\n", where ? where : "", (double)(e->end_ns - e->start_ns) / 1e3,
+            e->kind == PL_EVENT_INSTRUCTION ? "  " : "", e->name, e->label ? e->label : "");
+}
+
 /* row: the name of the event's row; NULL: this thread's. */
 static void event_add(const char *row, pl_event event)
 {
+    int wanted = atomic_load_explicit(&pl_profiling, memory_order_relaxed);
+    event.name = event.name ? event.name : "";
+    if (wanted & PRINTS)
+        event_print(row, &event);
+    if (!(wanted & RECORDS))
+        return;
     if (own && atomic_load_explicit(&own->n, memory_order_relaxed) == BUFFER_EVENTS)
         buffer_hand_over();
     buffer *b = own ? own : own_buffer();
@@ -122,7 +151,6 @@ static void event_add(const char *row, pl_event event)
     event.thread = row ? thread_number(row) : b->thread;
     event.used_bytes = (int64_t)pl_storage_used();
     pl_leave();
-    event.name = event.name ? event.name : "";
     b->events[n] = event;
     atomic_store_explicit(&b->n, n + 1, memory_order_release);
 }

@@ -13,14 +13,15 @@ typedef struct {
     int64_t polled_ns;                        /* of FLIGHT: the time inside its function; 0 for others */
     int32_t thread, kind;
 } pl_event;
-void pl_profiler_set(int on);
+void pl_profiler_set(int on);                 /* records events */
+void pl_profiler_print(int on);               /* prints each on standard error when it ends */
 int64_t pl_profiler_now(void);                /* ns, monotonic */
 int64_t pl_profiler_take(pl_event *events, int64_t max);   /* removes up to max events; returns how many; unordered */
 const char *pl_profiler_thread(int thread);   /* "cpu(0)", "thread 3", ...; never freed; NULL: no such thread */
 /* cffi stops reading here */
 
 /* Without the lock: */
-extern atomic_int pl_profiling;
+extern atomic_int pl_profiling;               /* someone wants events: not 0 */
 static inline int64_t pl_profiler_clock(void)         /* 0 when off */
 {
     return atomic_load_explicit(&pl_profiling, memory_order_relaxed) ? pl_profiler_now() : 0;

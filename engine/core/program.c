@@ -188,7 +188,7 @@ static int instruction_run(const pl_instruction *in, pl_program_args *call, void
         return pl_kernel_run_timed(in->plan, bufs, scalars);
     int status = pl_kernel_run(in->plan, bufs, scalars);
     if (start_ns)
-        pl_profiler_record(PL_EVENT_INSTRUCTION, in->plan->name, in->plan->label, 0, start_ns);
+        pl_profiler_record(PL_EVENT_INSTRUCTION, in->plan->name, pl_plan_label(in->plan), 0, start_ns);
     return status;
 }
 
@@ -322,6 +322,8 @@ static void arena_free(pl_op *op)
 static int program_run(pl_op *op)
 {
     pl_program_args *call = op->payload;
+    if (op->late && pl_op_give(op, call->program->n_in + call->program->n_out, call->data, call->requests) != PL_OK)
+        return PL_ENOMEM;
     call->op = op->claims && op->claims->awaited ? op : NULL;
     if (op->stream && op->claims && pl_program_marks(op) > 0)
         call->op = op;
@@ -410,21 +412,16 @@ static const double *scalars_of_run(const pl_program *p, const double *dynamic, 
 }
 
 /* With the lock, after an op has claimed the arrays. */
-static pl_claims *claims_fill(pl_claims *c, const pl_program *p, const uintptr_t *in, const uintptr_t *out)
+static pl_claims *claims_fill(pl_claims *c, const pl_program *p, const int32_t *requests)
 {
     *c = (pl_claims){.order = p->order, .last = p->last, .n = p->n_releases, .n_arrays = p->n_in + p->n_out,
-                    .n_instr = p->n_instr};
+                    .n_instr = p->n_instr, .request_of = requests};
     size_t n = (size_t)p->n_in + (size_t)p->n_out;
-    uint64_t *numbers = (uint64_t *)(c + 1);
-    c->request_of = (int32_t *)(numbers + n);
     if (pl_lane_is_gpu(p->lane)) {
-        c->marks = c->request_of + n;
+        uint64_t *numbers = (uint64_t *)(c + 1);
+        c->marks = (int32_t *)(numbers + n);
         c->number_of = memset(numbers, 0, n * sizeof *numbers);
     }
-    for (int i = 0; i < p->n_in; i++)
-        c->request_of[i] = ((pl_array *)in[i])->var->claim_index;
-    for (int i = 0; i < p->n_out; i++)
-        c->request_of[p->n_in + i] = ((pl_array *)out[i])->var->claim_index;
     return c;
 }
 
@@ -433,11 +430,12 @@ static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const
     pl_program *p = (pl_program *)handle;
     size_t n = (size_t)p->n_in + (size_t)p->n_out, n_scalars = (size_t)p->max_scalars + 2;
     size_t n_all = p->n_dynamic ? (size_t)p->n_scalars : 0;
-    size_t per_array = sizeof(uint64_t) + 2 * sizeof(int32_t);
+    size_t per_array = pl_lane_is_gpu(p->lane) ? sizeof(uint64_t) + sizeof(int32_t) : 0;
     size_t claims_bytes = p->n_releases || p->first ? sizeof(pl_claims) + n * per_array : 0;
     pl_op *op;
     int status = pl_op_begin(&op, (int)n, sizeof(pl_program_args) + (n + (size_t)p->max_bufs) * sizeof(void *) +
-                             (n_scalars + n_all) * sizeof(double) + claims_bytes + (size_t)p->n_out);
+                             (n_scalars + n_all) * sizeof(double) + claims_bytes + n * sizeof(int32_t) +
+                             (size_t)p->n_out);
     if (status != PL_OK)
         return status;
     pl_program_args *call = op->payload;
@@ -449,7 +447,8 @@ static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const
     call->end = p->n_instr;
     call->arena = NULL;
     pl_claims *claims = (pl_claims *)(call->bufs + p->max_bufs);
-    uint8_t *fresh = (uint8_t *)claims + claims_bytes;
+    call->requests = (int32_t *)((char *)claims + claims_bytes);
+    uint8_t *fresh = (uint8_t *)(call->requests + n);
     if (p->n_random)
         call->counter = pl_random_claim(p->n_random, &call->seed);
     op->run = program_run;
@@ -458,16 +457,13 @@ static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const
     op->location = location;
     op->shared = &p->object;
     p->object.refs++;
-    for (int i = 0; i < p->n_in; i++) {
-        pl_array *a = (pl_array *)in[i];
-        call->data[i] = a->data;
-        pl_op_claim(op, a->var, p->in_modes[i]);
-    }
+    for (int i = 0; i < p->n_in; i++)
+        call->data[i] = pl_input_claim(op, in[i], p->in_modes[i], &call->requests[i]);
     status = pl_outputs_claim(op, p->n_out, out, p->out_bytes, pl_memory_of(p->lane, p->device, p->flags),
-                              call->data + p->n_in, fresh);
+                              !(p->flags & PL_PLAN_INLINE), call->data + p->n_in, call->requests + p->n_in, fresh);
     if (status == PL_OK) {
         if (claims_bytes)
-            op->claims = claims_fill(claims, p, in, out);
+            op->claims = claims_fill(claims, p, call->requests);
         if (op->claims && !op->on_blocks)
             op->claims->first = p->first;
         status = pl_op_submit(op, p->lane, p->device, (p->flags & PL_PLAN_INLINE) != 0);

@@ -53,7 +53,8 @@ typedef struct pl_program {
 } pl_program;
 
 /* The payload of an op that runs a program; then the data pointers of inputs and outputs, scratch for the scalars and
- * the buffers of one instruction, a byte for each output, and all scalars if some of them are dynamic. */
+ * the buffers of one instruction, all scalars if some of them are dynamic, its claims, the number of each array's
+ * request, and a byte for each output. */
 typedef struct {
     const pl_program *program;
     pl_op *op;               /* or NULL: no request of it ends early */
@@ -61,6 +62,7 @@ typedef struct {
     double *scalars;         /* of one instruction that draws random numbers */
     const double *all;       /* of all instructions */
     void **bufs;
+    int32_t *requests;
     uint64_t seed, counter;
     int begin, end;          /* the instructions to run now */
     char *arena;

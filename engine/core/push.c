@@ -38,13 +38,19 @@ static int function_submit(pl_op *op, const uintptr_t *reads, int n_reads, const
     op->priority = priority;
     op->name = name;
     op->location = location;
-    for (int i = 0; i < n_reads; i++)
-        pl_op_claim(op, ((pl_array *)reads[i])->var, PL_READ);
-    for (int i = 0; i < n_writes; i++) {
+    int status = PL_OK;                       /* the function looks up addresses itself: they are known from now on */
+    for (int i = 0; i < n_reads && status == PL_OK; i++) {
+        pl_var *var = ((pl_array *)reads[i])->var;
+        status = pl_var_give(var);
+        pl_op_claim(op, var, PL_READ);
+    }
+    for (int i = 0; i < n_writes && status == PL_OK; i++) {
         pl_array *a = (pl_array *)writes[i];  /* a write to a view keeps the rest */
+        status = pl_var_give(a->var);
         pl_op_claim(op, a->var, a->data == a->var->data ? PL_WRITE : PL_READWRITE);
     }
-    int status = pl_op_submit(op, lane, device, false);
+    if (status == PL_OK)
+        status = pl_op_submit(op, lane, device, false);
     if (status != PL_OK)
         pl_op_abandon(op);
     return status;

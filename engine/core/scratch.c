@@ -31,7 +31,7 @@ void *pl_scratch(size_t bytes)
 #ifdef PL_PLAIN_MALLOC                        /* sanitizers must see where it ends, and that no kernel keeps it */
     bool fits = false;
 #else
-    bool fits = bytes <= scratch.bytes;
+    bool fits = scratch.data && bytes <= scratch.bytes;    /* of 0 bytes, too, there is some */
 #endif
     if (!fits) {
         scratch_free(NULL);

@@ -112,8 +112,7 @@ static void wait_for_joined(int n_joined)
             end = pl_profiler_now() + CLOSE_NS;
         else if (pl_profiler_now() > end)
             break;
-        sched_yield();
-    }
+    }                                         /* no yield: a busy process would keep the core for milliseconds */
     if (atomic_load(&region.n_left) >= n_joined)
         return;
     pthread_mutex_lock(&lock);                /* one of them lost its core: sleep, which frees this one */
@@ -122,6 +121,20 @@ static void wait_for_joined(int n_joined)
         pthread_cond_wait(&ended, &lock);
     atomic_store(&region.worker_sleeps, false);
     pthread_mutex_unlock(&lock);
+}
+
+/* Cores that this process may use. */
+static int cores(void)
+{
+    static atomic_int known;
+    int n = atomic_load_explicit(&known, memory_order_relaxed);
+    if (!n) {
+        cpu_set_t set;
+        n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
+        n = n > 0 ? n : 1;
+        atomic_store_explicit(&known, n, memory_order_relaxed);
+    }
+    return n;
 }
 
 /* ---- helpers ---------------------------------------------------------------------------------------------- */
@@ -134,8 +147,8 @@ static int watchers_over(void)
 }
 
 /* Joins regions until done(arg), or until there was none for idle_ns. Returns whether there was one. A waiter yields
- * its core: the thread that it waits for may need it. A thread that counts as watching has nothing else to do and
- * joins first. */
+ * the only core, which the thread that it waits for needs; of several, a busy process would take it for milliseconds.
+ * A thread that counts as watching has nothing else to do and joins first. */
 static bool watch(bool (*done)(const void *arg), const void *arg, int64_t idle_ns, bool counts)
 {
     int64_t end = pl_profiler_now() + idle_ns;
@@ -151,7 +164,7 @@ static bool watch(bool (*done)(const void *arg), const void *arg, int64_t idle_n
             }
             relax();
         }
-        if (!counts)
+        if (!counts && cores() == 1)
             sched_yield();
     } while (pl_profiler_now() < end);
 end:
@@ -203,20 +216,11 @@ static void call_helpers(int n, int max)
     pthread_mutex_unlock(&lock);
 }
 
-/* Cores that this process may use. */
-static int cores(void)
-{
-    cpu_set_t set;
-    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 ? n : 1;
-}
-
 /* Wakes helpers for the places that no thread watches, and leaves a core to an active producer. */
 static void fill(int n_places)
 {
     static unsigned long long seen;
     static int64_t seen_ns;
-    static int n_cpus;
     int n = n_places - 1 - atomic_load_explicit(&n_watching, memory_order_relaxed);
     if (n <= 0)
         return;
@@ -226,9 +230,7 @@ static void fill(int n_places)
         seen = now;
         seen_ns = now_ns;
     }
-    if (!n_cpus)
-        n_cpus = cores();
-    if (n_places >= n_cpus && now_ns - seen_ns < PRODUCING_NS &&
+    if (n_places >= cores() && now_ns - seen_ns < PRODUCING_NS &&
         now != atomic_load_explicit(&pushes_at_sleep, memory_order_relaxed))
         n--;
     if (n > 0)

@@ -11,9 +11,8 @@ from ...engine.error import InvalidValue
 from ...kernels.record import dtype_name
 from ...kernels.spec import DType
 from ..block import Block
-from ..hybrid import HybridBlock
 from ..nn import Dense
-from ..trace import blocks_of
+from ..replace import replace_layers, share_parameters
 
 LARGEST = 127
 
@@ -74,24 +73,7 @@ def quantize_weights(net: Block) -> Block:
             f"quantize_weights: net must contain its Dense layers, got {net!r}\n  fix: give the"
             " block that it is part of"
         )
-    found = [
-        (block, name, child)
-        for block in blocks_of(net)
-        for name, child in block._children.items()
-        if type(child) is Dense
-    ]
-    made: dict[Block, Int8Dense] = {}
-    for _, _, child in found:  # all of them before any is replaced
-        if child not in made:
-            made[child] = _quantized(child)
-    for block, name, child in found:
-        if block.__dict__.get(name) is child:
-            setattr(block, name, made[child])
-        else:
-            block.register_child(made[child], name)
-    for block in blocks_of(net):
-        if isinstance(block, HybridBlock):
-            block._clear_traces()
+    replace_layers(net, (Dense,), _quantized)
     return net
 
 
@@ -109,9 +91,7 @@ def _quantized(dense: Dense) -> Int8Dense:
         prefix=dense.prefix,
     )
     if bias is not None:
-        made.params._params[bias.name] = bias
-        made._reg_params["bias"] = bias
-        object.__setattr__(made, "bias", bias)
+        share_parameters(made, dense, ("bias",))
     made.act = dense.act
     made._active = dense._active
     if weight._data is not None:

@@ -68,6 +68,7 @@ def compile_passes(
     from .attention import attention
     from .epilogue_conv import epilogue_conv
     from .epilogue_dense import epilogue_dense
+    from .expand import expand
     from .layout import layout
     from .loss_head import loss_head
     from .norm_act import norm_sums
@@ -77,6 +78,7 @@ def compile_passes(
         lambda graph: attention(graph, backend),
         lambda graph: epilogue_conv(graph, stable, backend),
         lambda graph: epilogue_dense(graph, backend),
+        lambda graph: expand(graph, backend.kernels),
         loss_head,
         norm_sums,
         lambda graph: layout(graph, backend.kernels, free),

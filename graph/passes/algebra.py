@@ -162,4 +162,6 @@ RULES: dict[type, Callable] = {
 
 
 def _rule(op: Operator) -> Callable | None:
+    if op.kinds.keys().isdisjoint(RULES):
+        return None
     return next((rule for kind, rule in RULES.items() if op.has(kind)), None)

@@ -14,7 +14,7 @@ from ...kernels.backend import Backend
 from ...kernels.loops import adds
 from ...kernels.ops.conv import geometry
 from ...kernels.ops.conv_fused import activated, parts
-from ...kernels.record import Operator, lookup
+from ...kernels.record import HALVES, Operator, lookup
 from ...kernels.traits import BatchNorm, Constant, Convolution, SameMemory
 from ..graph import Builder, Node, Value, rewrite, topological, typed_node, with_inputs
 
@@ -61,7 +61,9 @@ def epilogue_conv(
 
     def _followed(node, inputs, i):
         if node.op.has(BatchNorm) and i == 0:
-            return None if any(uses[v] for v in _outputs(node)[1:]) else _normalised(node, inputs)
+            if any(uses[v] for v in _outputs(node)[1:]):
+                return None
+            return _normalised(node, inputs, backend)
         conv = inputs[i].node
         types = [v.type for v in inputs]
         if not conv.attrs["add"] and len(set(inputs)) == 2:
@@ -161,17 +163,32 @@ def _scale_of(node: Node, gamma: Value, var: Value) -> Value | None:
 def _affine(node: Node, inputs: list[Value], backend: Backend) -> Value | None:
     """Batch normalisation of inference as data * scale + shift."""
     x, gamma, beta, mean, var = inputs
-    same = x.dtype in backend.fused_dtypes and all(v.dtype == x.dtype for v in inputs)
-    scale = _scale_of(node, gamma, var) if same else None
+    computed = _computed_in(inputs, backend) if x.dtype in backend.fused_dtypes else None
+    scale = _scale_of(node, gamma, var) if computed else None
     if scale is None or 0 in x.shape:
         return None
     axis = node.attrs["axis"] % len(x.shape)
     shape = tuple(n if a == axis else 1 for a, n in enumerate(x.shape))
     both = (scale, F.broadcast_sub(beta, F.broadcast_mul(mean, scale)))
-    return F._affine(x, *(F.reshape_to(v, shape=shape) for v in both))
+    y = F._affine(_as(x, computed), *(F.reshape_to(v, shape=shape) for v in both))
+    return _as(y, x.dtype)
 
 
-def _normalised(node: Node, inputs: list[Value]) -> Value | None:
+def _computed_in(inputs: Sequence[Value], backend: Backend) -> str | None:
+    """The dtype in which a batch normalisation is computed: that of all its arrays, or float32, if
+    data of 16 bits have statistics in float32."""
+    dtypes = {v.dtype for v in inputs[1:]}
+    if dtypes == {inputs[0].dtype}:
+        return inputs[0].dtype
+    wide = dtypes == {"float32"} and inputs[0].dtype in HALVES and backend.kernels.widens
+    return "float32" if wide else None
+
+
+def _as(v: Value, dtype: str | None) -> Value:
+    return v if v.dtype == dtype else F.Cast(v, dtype=dtype)
+
+
+def _normalised(node: Node, inputs: list[Value], backend: Backend) -> Value | None:
     """(conv - mean) * scale + beta as a convolution with other weights."""
     conv, attrs = inputs[0].node, node.attrs
     if conv.attrs["add"]:
@@ -182,14 +199,15 @@ def _normalised(node: Node, inputs: list[Value]) -> Value | None:
         return None
     x, w, bias = conv.inputs
     gamma, beta, mean, var = inputs[1:]
-    if any(v.dtype != x.dtype for v in inputs[1:]):
-        return None  # half precision with statistics in float32
-    scale = _scale_of(node, gamma, var)
+    computed = _computed_in(inputs, backend)
+    scale = _scale_of(node, gamma, var) if computed else None
     if scale is None:
         return None
+    bias = _as(bias, computed)
     filters = w.shape[:2] if g.groups > 1 else w.shape[:1]
     by_filter = F.reshape_to(scale, shape=(*filters, *[1] * (len(w.shape) - len(filters))))
-    zeros = None if bias.node.op is None else bias.node.op.trait(Constant)
+    zeros = None if conv.inputs[2].node.op is None else conv.inputs[2].node.op.trait(Constant)
     is_zero = zeros is not None and zeros.value == 0
     centre = F.negative(mean) if is_zero else bias - mean
-    return _with(conv, {}, [x, F.broadcast_mul(w, by_filter), centre * scale + beta])
+    folded = _as(F.broadcast_mul(_as(w, computed), by_filter), w.dtype)
+    return _with(conv, {}, [x, folded, centre * scale + beta])

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
-from ...engine import cpu, hooks
+from ...engine import cpu, hooks, lib
 from ..backend import Backend, Branches, Fusion, register
 from ..native import Native
 from ..record import HALVES, REGISTRY, Operator, Type
@@ -41,7 +41,7 @@ register(
             can_compile=fused.can_compile,
             prepare=fused.prepare,
         ),
-        fused_dtypes=("float32",),
+        fused_dtypes=("float32", "bfloat16")[: 1 + bool(lib.plk_isa_has(lib.PLK_HAS_BF16))],
         ends_matmul=lambda *_, **__: True,
         ends_conv=lambda op, attrs: fused.loop_of(op, attrs) is not None,
         # below 64 KB no kernel uses a second thread, so that the order of its sums does not depend

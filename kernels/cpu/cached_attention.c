@@ -120,7 +120,9 @@ PLK_KERNEL(plk_cached_attention_run)
     keep(p, bufs[1], p->dim, bufs[5], bufs[3]);
     keep(p, bufs[2], p->dim_v, bufs[5], bufs[4]);
     work w = {p, bufs, p->heads / p->kept_heads, (p->n_new + BLOCK - 1) / BLOCK, PL_OK};
-    int n_threads = pl_threads(p->batch * p->heads * p->n_new * seen * (p->dim + p->dim_v) / 16);
+    int64_t all = p->batch * seen * (p->dim + p->dim_v), multiplies = all * p->heads * p->n_new / 16;
+    int64_t reads = all * p->kept_heads / 2;    /* from memory, at the pace of pl_threads' steps */
+    int n_threads = pl_threads(multiplies > reads ? multiplies : reads);
     pl_thread_pool_run(n_threads, p->batch * p->kept_heads * w.n_blocks, attend, &w);
     return w.status ? pl_fail(w.status, "out of memory for attention") : PL_OK;
 }

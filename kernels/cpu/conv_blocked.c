@@ -9,8 +9,16 @@
 #include "pointwise.h"
 #include "simd.h"
 
+/* A tile is so many outputs (rows) of 1, 2, ... blocks of filters: its sums leave registers for their operands. */
+#if defined(__AVX512F__) || defined(__aarch64__)
+#define MOST_BLOCKS 4                             /* 32 registers */
+static const int64_t tile_rows[MOST_BLOCKS] = {6, 6, 6, 6};
+#else
+#define MOST_BLOCKS 3
+static const int64_t tile_rows[MOST_BLOCKS] = {6, 6, 4};
+#endif
 /* DEPTH: multiply-adds between two visits of an output */
-enum { ROWS = 6, MOST_BLOCKS = 3, PIXELS = 96, ROOM = 384 << 10, DEPTH = 256 };
+enum { MOST_ROWS = 6, SHORT = 64, PIXELS = 96, ROOM = 384 << 10, DEPTH = 256 };
 
 #define UNROLL _Pragma("GCC unroll 8")
 #define INLINE static inline __attribute__((always_inline))
@@ -28,13 +36,22 @@ typedef struct {
     void *const *bufs;
     /* channels: with the rest of the last block; n_taps: of one group, n_whole: those of whole blocks; group: from one
      * group's inputs to the next one's */
-    int64_t channels, parts, per_part, slices, per_slice, n_taps, n_whole, group;
+    int64_t channels, parts, per_part, slices, n_taps, n_whole, group;
     /* offsets of the inputs of a tile for each element of the window and block of channels */
     int32_t *taps;
     int in_place;
     int64_t rows, row_gap, row_step, phases, width, place_bytes;   /* row_gap: between rows of x adjacent in the copy */
     char *places;                        /* copied inputs of each thread, after the number of their part */
 } work;
+
+/* How many of the `left` blocks of filters the next tiles take: no single one is left after wider ones. Short sums take
+ * two: these tiles mostly load and store, and blocks may be at distances that fall into one cache set. */
+static int64_t next_blocks(int64_t left, int64_t depth)
+{
+    if (depth < SHORT && left > 3)
+        return 2;
+    return left <= MOST_BLOCKS ? left : left == MOST_BLOCKS + 1 ? over(left, 2) : MOST_BLOCKS > 3 ? MOST_BLOCKS : 2;
+}
 
 #define PER_BLOCK "conv_blocked_lanes.h"
 #include "per_block.h"
@@ -83,8 +100,8 @@ static void piece(void *arg, int64_t i)
 {
     const work *w = arg;
     const plk_conv_blocked *p = w->p;
-    int64_t part = i / w->slices, begin = i % w->slices * w->per_slice,
-            end = least(begin + w->per_slice, p->filters / p->lanes);
+    int64_t part = i / w->slices, slice = i % w->slices, blocks = p->filters / p->lanes;
+    int64_t begin = slice * blocks / w->slices, end = (slice + 1) * blocks / w->slices;
     const float *x;
     if (w->in_place)
         x = (const float *)w->bufs[0] + (part / w->parts * w->channels * p->size[0] * p->size[1] +
@@ -127,10 +144,9 @@ static void plan(work *w, int n_threads)
     } else
         w->per_part = rows_of(w, n_threads);
     w->parts = over(w->in_place ? pixels : p->out[0], w->per_part);
-    /* slices of filters: enough items for all threads */
-    w->slices = p->n * w->parts >= 4 * n_threads ? 1 : 4 * n_threads;
-    w->per_slice = over(over(blocks, w->slices), 2) * 2;
-    w->slices = over(blocks, w->per_slice);
+    /* slices of filters: as many for each thread, of about as many blocks as the widest tile has */
+    int64_t tiles = most(1, blocks / (n_threads * MOST_BLOCKS));
+    w->slices = p->n * w->parts >= 4 * n_threads ? 1 : least(blocks, n_threads * tiles);
     int64_t window = p->kernel[0] * p->kernel[1];
     w->n_taps = w->channels / p->groups / p->x_lanes * window;
     w->n_whole = p->channels / p->groups / p->x_lanes * window;

@@ -49,7 +49,7 @@ INLINE void NAME(rectify)(VEC *v, int how, float low, float high)
 /* `rows` outputs from output `at` on, of some blocks of filters */
 INLINE void NAME(tile)(const int rows, const int blocks, const int x_lanes, const NAME(sums) *s, int64_t at)
 {
-    VEC acc[ROWS][MOST_BLOCKS];
+    VEC acc[MOST_ROWS][MOST_BLOCKS];
     const float *first = s->x + at * x_lanes, *w = s->w, *start = s->start + at * s->start_row;
     const int32_t *tap = s->taps, *end = tap + s->n_taps, *whole = end - s->n_rest;
     int64_t w_step = s->w_step;
@@ -102,17 +102,25 @@ typedef void NAME(tile_fn)(const NAME(sums) *s, int64_t at);
     { \
         NAME(tile)(rows, blocks, 1, s, at); \
     }
-TILE(1, 1) TILE(2, 1) TILE(3, 1) TILE(4, 1) TILE(5, 1) TILE(6, 1)
-TILE(1, 2) TILE(2, 2) TILE(3, 2) TILE(4, 2) TILE(5, 2) TILE(6, 2)
-TILE(1, 3) TILE(2, 3) TILE(3, 3) TILE(4, 3)
+#define TILES_TO_4(blocks) TILE(1, blocks) TILE(2, blocks) TILE(3, blocks) TILE(4, blocks)
+#define TILES_TO_6(blocks) TILES_TO_4(blocks) TILE(5, blocks) TILE(6, blocks)
+#define TO_4(of, blocks) NAME(of##_1_##blocks), NAME(of##_2_##blocks), NAME(of##_3_##blocks), NAME(of##_4_##blocks)
+#define TO_6(of, blocks) TO_4(of, blocks), NAME(of##_5_##blocks), NAME(of##_6_##blocks)
+TILES_TO_6(1) TILES_TO_6(2)
+#if MOST_BLOCKS == 4
+TILES_TO_6(3) TILES_TO_6(4)
+#define OF_BLOCKS(of) {{TO_6(of, 1)}, {TO_6(of, 2)}, {TO_6(of, 3)}, {TO_6(of, 4)}}
+#else
+TILES_TO_4(3)
+#define OF_BLOCKS(of) {{TO_6(of, 1)}, {TO_6(of, 2)}, {TO_4(of, 3)}}
+#endif
+static NAME(tile_fn) *const NAME(tiles)[2][MOST_BLOCKS][MOST_ROWS] = {OF_BLOCKS(plain), OF_BLOCKS(tile)};
 #undef TILE
-#define UP_TO_4(of, blocks) NAME(of##_1_##blocks), NAME(of##_2_##blocks), NAME(of##_3_##blocks), NAME(of##_4_##blocks)
-#define UP_TO_6(of, blocks) UP_TO_4(of, blocks), NAME(of##_5_##blocks), NAME(of##_6_##blocks)
-static NAME(tile_fn) *const NAME(tiles)[2][MOST_BLOCKS][ROWS] = {
-    {{UP_TO_6(plain, 1)}, {UP_TO_6(plain, 2)}, {UP_TO_4(plain, 3)}},
-    {{UP_TO_6(tile, 1)}, {UP_TO_6(tile, 2)}, {UP_TO_4(tile, 3)}}};
-#undef UP_TO_4
-#undef UP_TO_6
+#undef TILES_TO_4
+#undef TILES_TO_6
+#undef TO_4
+#undef TO_6
+#undef OF_BLOCKS
 
 /* `pixels` adjacent outputs */
 static void NAME(pixels)(NAME(tile_fn) *const *tiles, int64_t rows, const NAME(sums) *s, int64_t pixels)
@@ -141,7 +149,7 @@ static void NAME(item)(const work *w, const float *x, int64_t image, int64_t par
         int last = t + at_once >= w->n_taps, again = t > 0;
         for (int64_t f = begin, blocks; f < end; f += blocks) {
             int64_t left = least(end - f, per_group - f % per_group), n_taps = least(at_once, w->n_taps - t);
-            blocks = left == 3 || left == 1 ? left : 2;
+            blocks = next_blocks(left, w->n_taps * p->x_lanes);
             NAME(sums) s = {
                 .taps = w->taps + t, .n_taps = n_taps, .rest = p->channels % p->x_lanes,
                 .n_rest = least(n_taps, most(0, t + n_taps - w->n_whole)), .w_step = w->n_taps * p->x_lanes * LANES,
@@ -156,7 +164,7 @@ static void NAME(item)(const work *w, const float *x, int64_t image, int64_t par
                 s.x = x + f / per_group * w->group + i / run * x_row;
                 s.y = y + at;
                 s.start = again ? y + at : addend ? addend + at : bias + f * LANES;
-                NAME(pixels)(NAME(tiles)[p->x_lanes > 1][blocks - 1], blocks == 3 ? 4 : ROWS, &s, run);
+                NAME(pixels)(NAME(tiles)[p->x_lanes > 1][blocks - 1], tile_rows[blocks - 1], &s, run);
             }
             for (int64_t b = 0; b < blocks && last && !p->rectify; b++)
                 plk_apply(&p->act, pixels * LANES, y + ((f + b) * out + first) * LANES);

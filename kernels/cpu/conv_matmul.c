@@ -3,6 +3,7 @@
 #include "conv.h"
 #include "gemm.h"
 #include "parts.h"
+#include "simd.h"
 
 typedef struct { const plk_conv *p; plk_conv_bufs b; int64_t pixels; int n_threads; int failed; } job;
 
@@ -11,11 +12,16 @@ static void begin(const job *j, float *y, const float *addend)
 {
     const plk_conv *p = j->p;
     const float *bias = j->b.bias;
-    int64_t n = p->filters * j->pixels;
-    for (int64_t i = 0; i < n; i++) {
-        float start = bias ? bias[p->channels_last ? i % p->filters : i / j->pixels] : 0;
-        y[i] = start + (addend ? addend[i] : 0);
-    }
+    int64_t rows = p->channels_last ? j->pixels : p->filters, row = p->channels_last ? p->filters : j->pixels;
+    if (addend && addend != y)
+        memcpy(y, addend, (size_t)(rows * row) * sizeof *y);
+    for (int64_t r = 0; r < rows && bias; r++, y += row)
+        if (p->channels_last)
+            for (int64_t i = 0; i < row; i++)
+                y[i] = addend ? y[i] + bias[i] : bias[i];
+        else
+            for (int64_t i = 0; i < row; i++)
+                y[i] = addend ? y[i] + bias[r] : bias[r];
 }
 
 static void image(void *arg, int64_t i)

@@ -277,8 +277,62 @@ static void join_part(void *arg, int64_t begin, int64_t end)
     }
 }
 
+/* Rows of one element each: part k is every n_parts-th element. */
+#define ONE_BY_ONE(T) \
+    for (int64_t at = begin, next; at < end; at = next) {   /* some rows, which stay in the cache for all parts */ \
+        next = end - at < 512 ? end : at + 512; \
+        for (int k = 0; k < n; k++) { \
+            T *whole = (T *)(void *)s->whole + k, *part = (T *)(void *)s->parts[k]; \
+            if (s->split) \
+                for (int64_t o = at; o < next; o++) \
+                    part[o] = whole[o * n]; \
+            else \
+                for (int64_t o = at; o < next; o++) \
+                    whole[o * n] = part[o]; \
+        } \
+    } \
+    break;
+
+static void join_elements(void *arg, int64_t begin, int64_t end)
+{
+    const shared_join *s = arg;
+    const int64_t n = s->p->n_parts;
+    switch (s->p->bytes[0]) {
+    case 1: ONE_BY_ONE(uint8_t)
+    case 2: ONE_BY_ONE(uint16_t)
+    case 4:
+        if (n == 2 && !s->split) {
+            uint32_t *y = (uint32_t *)(void *)s->whole;
+            const uint32_t *a = (const uint32_t *)(void *)s->parts[0], *b = (const uint32_t *)(void *)s->parts[1];
+            for (int64_t o = begin; o < end; o++)
+                y[2 * o] = a[o], y[2 * o + 1] = b[o];
+            break;
+        }
+        ONE_BY_ONE(uint32_t)
+    default: ONE_BY_ONE(uint64_t)
+    }
+}
+
+/* Are rows single words? Several elements that are a word may begin at any of them. */
+static int of_elements(const plk_join *p, const char *whole, char *const *parts)
+{
+    int64_t size = p->bytes[0];
+    uintptr_t places = (uintptr_t)whole;
+    for (int k = 0; k < p->n_parts; k++) {
+        if (p->bytes[k] != size)
+            return 0;
+        places |= (uintptr_t)parts[k];
+    }
+    int word = size == 1 || size == 2 || size == 4 || size == 8;
+    return word && places % (uintptr_t)size == 0 && p->outer > 1 && p->n_parts > 1;
+}
+
 static void join(const plk_join *p, char *whole, char *const *parts, int split)
 {
+    if (of_elements(p, whole, parts)) {
+        plk_run_parts(p->outer * p->n_parts, p->outer, 64, join_elements, &(shared_join){p, whole, parts, split});
+        return;
+    }
     plk_run_parts(p->outer * p->total / 8, p->outer, 1, join_part, &(shared_join){p, whole, parts, split});
 }
 

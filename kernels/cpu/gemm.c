@@ -1,13 +1,16 @@
 /* The kernels of dot, batch_dot, linalg_gemm2 and FullyConnected, and the memory in which threads pack operands. */
 #include "gemm.h"
+#include "conv_narrow.h"
 #include "dtype.h"
 #include "engine/core/scratch.h"
+#include "narrow_way.h"
 #include "parts.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { MULTIPLIES_PER_STEP = 32 };     /* a step of pl_threads is worth about as many multiplications */
+/* A step of pl_threads is worth about as many multiplications, and elements that are read from memory. */
+enum { MULTIPLIES_PER_STEP = 32, READS_PER_STEP = 4 };
 
 typedef struct { size_t bytes; char data[] __attribute__((aligned(64))); } buffer;
 static pthread_key_t key;
@@ -41,8 +44,11 @@ void *plk_gemm_scratch(size_t bytes)
 
 int plk_gemm_threads(int64_t m, int64_t n, int64_t k)
 {
-    return pl_threads(m * n * k / MULTIPLIES_PER_STEP);
+    int64_t multiplies = m * n * k / MULTIPLIES_PER_STEP, reads = m ? n * k / READS_PER_STEP : 0;
+    return pl_threads(multiplies > reads ? multiplies : reads);
 }
+
+int plk_narrow_per_unit(int a, int b) { return per_unit(narrow_way(a, b)); }
 
 /* Does packing B cost more than summing vectors along the depth at the end? Measured, see speed.md. */
 static int few_rows(const plk_matmul *p)

@@ -16,12 +16,6 @@ typedef struct {
     int32_t transpose_a, transpose_b, bias, act, residual, keep, sums, slope, dtype;
     float alpha;
 } plk_gemm;
-/* A convolution, channels first, as products of the weights with columns of the image; dtype as above, not float32.
- * Missing dimensions come first and have size 1. dilate 1 is dense. */
-typedef struct {
-    int64_t n, channels, filters, groups, space[3], kernel[3], out[3], stride[3], dilate[3], pad[3];
-    int32_t bias, dtype;
-} plk_narrow_conv;
 /* cffi stops reading here */
 
 /* For the kernels: element (i, d) of A is a[i * a_row + d * a_depth], (d, j) of B is b[d * b_depth + j * b_column],

@@ -1,4 +1,4 @@
-/* Matrix products and convolutions of bfloat16, float16, int8 and uint8, summed in float32 and int32; narrow_tile.h.
+/* Matrix products of bfloat16, float16, int8 and uint8, summed in float32 and int32; narrow_tile.h.
  *
  * A task is a piece of rows and a stripe of columns. Its thread packs the stripe of B once, then blocks of rows of A,
  * in blocks of depth; sums that are not complete wait in float32 or int32 next to the packed operands. A result is
@@ -9,42 +9,27 @@
 #include "parts.h"
 #include "simd.h"
 
-enum { BLOCK_TILES = 7, BLOCK_ROWS = BLOCK_TILES * ROWS, PACKED_UNITS = 1 << 16, TASKS_EACH = 4, LEAST_ROWS = 4 * ROWS,
-       THIN = 8, THIN_COLUMNS = 32 };
+/* Units of a stripe of B, of rows of A packed at once, and of a block of depth, which is seldom divided: panels stream
+ * from the L2 cache */
+enum { OF_STRIPE = 1 << 16, OF_ROWS = 1 << 15, OF_DEPTH = 1 << 11, MOST_TILES = 7, TASKS_EACH = 4,
+       LEAST_ROWS = 4 * ROWS, AT_ONCE = 256, THIN = 8, THIN_COLUMNS = 32 };
 
-/* groups: products of a batch whose A and bias differ; the next ones use the same again. */
 typedef struct {
     const plk_gemm *g;
     operand a, b;
     const char *bias, *residual;
     char *c, *pre;
     int64_t width, stripes, height, pieces;    /* of stripes of columns, and of pieces of rows */
-    int64_t groups;
-    int32_t whole, by_row, status;             /* whole: sums are integers; by_row: the bias is one of rows */
+    int64_t depth, block_rows;                 /* units of a block of depth, rows of A packed at once */
+    int32_t whole, status;                     /* whole: sums are integers */
 } product;
 
 /* The memory of one task. */
 typedef struct { plk_unit *a, *b, *sums, *acc; int64_t acc_step; int32_t keeps_b; } room;
 
 static int64_t bytes_of(const product *w) { return (int64_t)plk_dtype_bytes(w->g->dtype); }
+static int64_t of_row(const product *w) { return up(w->depth, CHUNK) * CHUNK; }
 static int64_t units_of(const product *w) { return up(w->g->k, per_unit(w->a.as.way)); }
-
-static void store_run(int dtype, char *to, const float *x, int64_t n)
-{
-    half_word *y = (half_word *)to;
-    int64_t i = 0;
-    if (dtype == PLK_BF16)
-        for (; i < n; i++)
-            y[i] = float_to_brain(x[i]);
-#if defined(__F16C__)
-    for (; dtype == PLK_F16 && i + 8 <= n; i += 8)
-        _mm_storeu_si128((__m128i *)(y + i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i), 0));
-#endif
-    for (; dtype == PLK_F16 && i < n; i++)
-        y[i] = float_to_half(x[i]);
-    if (dtype == PLK_F32)
-        memcpy(to, x, (size_t)n * sizeof *x);
-}
 
 /* Stores a complete tile of floats: rows of COLUMNS, v_step apart. */
 static void finish_floats(const product *w, const float *v, int64_t v_step, int64_t i, int64_t j, int64_t rows,
@@ -56,10 +41,10 @@ static void finish_floats(const product *w, const float *v, int64_t v_step, int6
     float x[ROWS * COLUMNS], more[ROWS * COLUMNS], bias[COLUMNS] = {0};
     int64_t item = bytes_of(w);
     if (w->bias)
-        convert_run(floats, bias, w->bias + (w->by_row ? i : j) * item, w->by_row ? rows : columns);
+        convert_run(floats, bias, w->bias + j * item, columns);
     for (int64_t r = 0; r < rows; r++)
         for (int q = 0; q < COLUMNS; q++)
-            x[r * COLUMNS + q] = g->alpha * v[r * v_step + q] + bias[w->by_row ? r : q];
+            x[r * COLUMNS + q] = g->alpha * v[r * v_step + q] + bias[q];
     for (int64_t r = 0; r < rows && w->pre; r++)
         store_run(g->dtype, w->pre + (at + r * g->n) * item, x + r * COLUMNS, columns);
     plk_activate(g->act, x, rows * COLUMNS);
@@ -91,12 +76,11 @@ static void finish_integers(const product *w, const plk_unit *v, int64_t v_step,
     const plk_gemm *g = w->g;
     int32_t add[COLUMNS] = {0}, x[COLUMNS], low = g->dtype == PLK_I8 ? -128 : 0, high = low + 255;
     for (int64_t q = 0; q < columns; q++)
-        add[q] = (w->bias && !w->by_row ? whole_at(w, j + q) : 0) - (w->a.as.shift ? w->a.as.shift * sums[q] : 0);
+        add[q] = (w->bias ? whole_at(w, j + q) : 0) - (w->a.as.shift ? w->a.as.shift * sums[q] : 0);
     for (int64_t r = 0; r < rows; r++) {
         char *to = w->c + (i + r) * g->n + j;
-        int32_t more = w->bias && w->by_row ? whole_at(w, i + r) : 0;
         for (int q = 0; q < COLUMNS; q++)
-            x[q] = clamp(v[r * v_step + q] + add[q] + more, low, high);
+            x[q] = clamp(v[r * v_step + q] + add[q], low, high);
         for (int64_t q = 0; q < columns; q++)
             to[q] = (char)x[q];
     }
@@ -136,9 +120,9 @@ static void block(const product *w, const room *m, int64_t i, int64_t n_rows, in
     plk_unit v[ROWS * COLUMNS];
     int64_t u = 0;
     do {    /* once also if the depth is 0 */
-        int64_t n = least(N_UNITS, n_units - u), steps = least(n * per, g->k - u * per);
+        int64_t n = least(w->depth, n_units - u), steps = least(n * per, g->k - u * per);
         for (int64_t r = 0; r < n_rows; r += ROWS)
-            pack_rows(m->a + r * N_UNITS, operand_at(w->a, i + r, u * per), least(ROWS, n_rows - r), steps);
+            pack_rows(m->a + r * of_row(w), operand_at(w->a, i + r, u * per), least(ROWS, n_rows - r), steps);
         for (int64_t p = 0; p < panels; p++) {
             int64_t columns = least(COLUMNS, j_end - j - p * COLUMNS);
             plk_unit *panel = m->b + (m->keeps_b ? u * panels * COLUMNS : 0) + p * COLUMNS * n;
@@ -153,7 +137,7 @@ static void block(const product *w, const room *m, int64_t i, int64_t n_rows, in
                 int64_t rows = least(ROWS, n_rows - r), step = m->acc ? m->acc_step : COLUMNS;
                 plk_unit *out = m->acc ? m->acc + r * step + p * COLUMNS : v;
                 int height = rows == 1 ? 0 : rows <= FEW_ROWS ? 1 : 2;
-                unit_products[way][by_steps][height](n, m->a + r * N_UNITS, panel, out, step, u > 0);
+                unit_products[way][by_steps][height](n, m->a + r * of_row(w), panel, out, step, u > 0);
                 if (u + n >= n_units)
                     finish(w, out, step, sums, i + r, j + p * COLUMNS, rows, columns);
             }
@@ -167,10 +151,9 @@ static product one_of(const product *w, int64_t at)
 {
     const plk_gemm *g = w->g;
     product one = *w;
-    int64_t item = bytes_of(w), group = at % w->groups, first = at * g->m * g->n * item;
-    one.a.from += group * g->a_step * item;
+    int64_t item = bytes_of(w), first = at * g->m * g->n * item;
+    one.a.from += at * g->a_step * item;
     one.b.from += at * g->b_step * item;
-    one.bias += one.bias && w->by_row ? group * g->m * item : 0;
     one.c += first;
     one.pre += one.pre ? first : 0;
     one.residual += one.residual ? first : 0;
@@ -252,17 +235,17 @@ static void run_task(void *arg, int64_t task)
     int64_t j = stripe * w->width, j_end = least(g->n, j + w->width), i = piece * w->height;
     int64_t i_end = least(g->m, i + w->height), panels = up(j_end - j, COLUMNS), n_units = units_of(w);
     product one = one_of(w, at);
-    room m = {.acc_step = panels * COLUMNS, .keeps_b = panels * COLUMNS * n_units <= 4 * PACKED_UNITS};
-    int64_t of_a = (BLOCK_ROWS + ROWS) * N_UNITS, of_b = panels * COLUMNS * (m.keeps_b ? n_units : N_UNITS);
-    int64_t of_acc = n_units > N_UNITS ? BLOCK_ROWS * m.acc_step : 0;
+    room m = {.acc_step = panels * COLUMNS, .keeps_b = panels * COLUMNS * n_units <= 4 * OF_STRIPE};
+    int64_t of_a = w->block_rows * of_row(w), of_b = panels * COLUMNS * (m.keeps_b ? n_units : w->depth);
+    int64_t of_acc = n_units > w->depth ? w->block_rows * m.acc_step : 0;
     plk_unit *memory = plk_gemm_scratch(sizeof(plk_unit) * (size_t)(of_a + of_b + m.acc_step + of_acc));
     if (!memory) {
         __atomic_store_n(&((product *)arg)->status, PL_ENOMEM, __ATOMIC_RELAXED);
         return;
     }
     m.a = memory, m.b = m.a + of_a, m.sums = m.b + of_b, m.acc = of_acc ? m.sums + m.acc_step : NULL;
-    for (int64_t r = i; r < i_end; r += BLOCK_ROWS)
-        block(&one, &m, r, least(BLOCK_ROWS, i_end - r), j, j_end, r == i);
+    for (int64_t r = i; r < i_end; r += w->block_rows)
+        block(&one, &m, r, least(w->block_rows, i_end - r), j, j_end, r == i);
 }
 
 /* sums[i] = the sum of row i of A, rounded once */
@@ -270,9 +253,9 @@ static void sum_rows(const plk_gemm *g, const operand *a, char *sums)
 {
     const source floats = {PLK_BY_FLOAT, g->dtype, 0};
     int64_t item = (int64_t)plk_dtype_bytes(g->dtype);
-    float x[N_UNITS], total[N_UNITS];
-    for (int64_t i = 0; i < g->m; i += N_UNITS) {
-        int64_t n = least(N_UNITS, g->m - i);
+    float x[AT_ONCE], total[AT_ONCE];
+    for (int64_t i = 0; i < g->m; i += AT_ONCE) {
+        int64_t n = least(AT_ONCE, g->m - i);
         memset(total, 0, sizeof total);
         if (a->line_bytes == item)
             for (int64_t d = 0; d < g->k; d++) {
@@ -283,7 +266,7 @@ static void sum_rows(const plk_gemm *g, const operand *a, char *sums)
         else
             for (int64_t r = 0; r < n; r++)
                 for (int64_t d = 0, some; d < g->k; d += some) {
-                    some = least(N_UNITS, g->k - d);
+                    some = least(AT_ONCE, g->k - d);
                     convert_run(floats, x, a->from + (i + r) * a->line_bytes + d * item, some);
                     for (int64_t q = 0; q < some; q++)
                         total[r] += x[q];
@@ -297,9 +280,12 @@ static void divide(product *w, int n_threads)
 {
     const plk_gemm *g = w->g;
     int64_t most = units_of(w), wanted = n_threads > 1 ? n_threads * TASKS_EACH : 1;
-    int64_t width = PACKED_UNITS / (most < 1 ? 1 : most) / COLUMNS * COLUMNS;
+    int64_t width = OF_STRIPE / (most < 1 ? 1 : most) / COLUMNS * COLUMNS;
     w->width = least(up(g->n, COLUMNS) * COLUMNS, width < 2 * COLUMNS ? 2 * COLUMNS : width);
     w->height = up(g->m, ROWS) * ROWS;
+    w->depth = least(most, OF_DEPTH);
+    int64_t tiles = OF_ROWS / (ROWS * of_row(w) + 1);
+    w->block_rows = (tiles < 1 ? 1 : tiles > MOST_TILES ? MOST_TILES : tiles) * ROWS;
     for (;;) {
         w->stripes = up(g->n, w->width);
         w->pieces = up(g->m, w->height);
@@ -322,7 +308,7 @@ static int run_all(product *w)
     int n_threads = plk_gemm_threads(g->n_batch * g->m, g->n, g->k);
     if (g->n_batch == 0 || g->m == 0 || g->n == 0)
         return PL_OK;
-    if (g->m <= THIN && !w->b.places && w->a.step_bytes == bytes_of(w) && w->b.step_bytes == bytes_of(w)) {
+    if (g->m <= THIN && w->a.step_bytes == bytes_of(w) && w->b.step_bytes == bytes_of(w)) {
         if (w->a.as.way == PLK_BY_BYTE)
             w->a.as.way = w->b.as.way = PLK_BY_SHORT;
         pl_thread_pool_run(n_threads, g->n_batch * up(g->n, THIN_COLUMNS), run_thin, w);
@@ -342,7 +328,7 @@ PLK_KERNEL(plk_gemm_narrow)
     int64_t item = (int64_t)plk_dtype_bytes(g->dtype), lda = g->transpose_a ? g->m : g->k;
     int64_t ldb = g->transpose_b ? g->k : g->n;
     int at = 2, way = narrow_way(g->dtype, g->dtype);
-    product w = {.g = g, .whole = g->dtype == PLK_I8 || g->dtype == PLK_U8, .groups = g->n_batch};
+    product w = {.g = g, .whole = g->dtype == PLK_I8 || g->dtype == PLK_U8};
     (void)scalars;
     w.a = (operand){.as = {way, g->dtype, 0}, .from = bufs[0], .line_bytes = (g->transpose_a ? 1 : lda) * item,
                     .step_bytes = (g->transpose_a ? lda : 1) * item};
@@ -360,66 +346,5 @@ PLK_KERNEL(plk_gemm_narrow)
         operand a = w.a;
         w.g = &turned, w.a = w.b, w.b = a;
     }
-    return run_all(&w);
-}
-
-typedef struct { const plk_narrow_conv *c; const char *x; char *padded; int64_t item, wide[3]; } picture;
-
-/* One channel of one image. */
-static void pad_plane(void *arg, int64_t plane)
-{
-    const picture *p = arg;
-    const plk_narrow_conv *c = p->c;
-    int64_t row = p->wide[2] * p->item, bytes = c->space[2] * p->item;
-    char *to = p->padded + plane * p->wide[0] * p->wide[1] * row;
-    const char *from = p->x + plane * c->space[0] * c->space[1] * bytes;
-    memset(to, 0, (size_t)(p->wide[0] * p->wide[1] * row));
-    to += (c->pad[0] * p->wide[1] + c->pad[1]) * row + c->pad[2] * p->item;
-    for (int64_t d = 0; d < c->space[0]; d++)
-        for (int64_t h = 0; h < c->space[1]; h++, from += bytes)
-            memcpy(to + (d * p->wide[1] + h) * row, from, (size_t)bytes);
-}
-
-/* bufs: x, weight, bias if any, y */
-PLK_KERNEL(plk_narrow_conv_run)
-{
-    const plk_narrow_conv *c = params;
-    picture p = {.c = c, .x = bufs[0], .item = (int64_t)plk_dtype_bytes(c->dtype)};
-    int64_t channels = c->channels / c->groups, n_out = 1, taps = 1, pixels = 1, at = 0;
-    (void)scalars;
-    for (int i = 0; i < 3; i++) {
-        p.wide[i] = c->space[i] + 2 * c->pad[i];
-        n_out *= c->out[i], taps *= c->kernel[i], pixels *= p.wide[i];
-    }
-    plk_gemm g = {.n_batch = c->n * c->groups, .m = c->filters / c->groups, .n = n_out, .k = channels * taps,
-                  .a_step = c->filters / c->groups * channels * taps, .b_step = channels * pixels, .dtype = c->dtype,
-                  .alpha = 1};
-    const source as = {narrow_way(c->dtype, c->dtype), c->dtype, 0};
-    product w = {.g = &g, .whole = c->dtype == PLK_I8 || c->dtype == PLK_U8, .by_row = 1, .groups = c->groups,
-                 .bias = c->bias ? bufs[2] : NULL, .c = bufs[2 + c->bias]};
-    w.a = (operand){.as = as, .from = bufs[1], .line_bytes = g.k * p.item, .step_bytes = p.item};
-    w.b = (operand){.as = as, .from = bufs[0], .line_bytes = p.item, .step_bytes = n_out * p.item};
-    if (taps == 1 && n_out == pixels)    /* the image is the matrix */
-        return run_all(&w);
-    size_t padded = ((size_t)(c->n * c->channels * pixels * p.item) + 4 * COLUMNS + 63) & ~(size_t)63;
-    char *memory = pl_scratch(padded + sizeof(int64_t) * (size_t)(g.k + n_out));
-    if (!memory)
-        return pl_fail(PL_ENOMEM, "out of memory for a convolution");
-    int64_t *steps = (int64_t *)(memory + padded), *places = steps + g.k;
-    p.padded = memory;
-    memset(memory + padded - 4 * COLUMNS, 0, 4 * COLUMNS);
-    pl_thread_pool_run(pl_threads(c->n * c->channels * pixels / 8), c->n * c->channels, pad_plane, &p);
-    for (int64_t ch = 0; ch < channels; ch++)
-        for (int64_t d = 0; d < c->kernel[0]; d++)
-            for (int64_t h = 0; h < c->kernel[1]; h++)
-                for (int64_t q = 0; q < c->kernel[2]; q++)
-                    steps[at++] = ((ch * p.wide[0] + d * c->dilate[0]) * p.wide[1] + h * c->dilate[1]) * p.wide[2] +
-                                  q * c->dilate[2];
-    at = 0;
-    for (int64_t d = 0; d < c->out[0]; d++)
-        for (int64_t h = 0; h < c->out[1]; h++)
-            for (int64_t q = 0; q < c->out[2]; q++)
-                places[at++] = (d * c->stride[0] * p.wide[1] + h * c->stride[1]) * p.wide[2] + q * c->stride[2];
-    w.b.from = memory, w.b.places = places, w.b.steps = steps;
     return run_all(&w);
 }

@@ -16,6 +16,8 @@ enum { LANES = 4 };
 enum { ROWS = 3, DOTS = 4, WIDE = 64, SMALL_ROWS = 4, PAIR = 2 * LANES };
 typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
 /* The sums of DOTS vectors. */
 static inline void totals(const vector *v, float *out)
 {
@@ -36,14 +38,16 @@ static inline void totals(const vector *v, float *out)
 #endif
 }
 
-/* out[r * WIDE + c] = row r of A . column c of B for n_rows rows and DOTS columns, all contiguous along the
- * depth */
+/* out[r * WIDE + at[c]] = row r of A . column at[c] of B for n_rows rows, all contiguous along the depth */
 static inline __attribute__((always_inline)) void dots(const int n_rows, const float *a, int64_t a_row, const float *b,
-                                                       int64_t b_column, int64_t k, float *out)
+                                                       int64_t b_column, const int64_t *at, int64_t k, float *out)
 {
     vector acc[ROWS][DOTS];
-    const float *b3 = b + 3 * b_column;
+    const float *columns[DOTS];
+    float sums[DOTS];
     int64_t d = 0;
+    _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++)
+        columns[c] = b + at[c] * b_column;
     _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++)
         _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++)
             acc[r][c] = (vector){0};
@@ -52,7 +56,7 @@ static inline __attribute__((always_inline)) void dots(const int n_rows, const f
         _Pragma("GCC unroll 1") for (; d + 2 * LANES <= k; d += 2 * LANES) {
             const vector *x = (const vector *)(a + d);
             _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++) {
-                const vector *y = (const vector *)((c < 3 ? b + c * b_column : b3) + d);
+                const vector *y = (const vector *)(columns[c] + d);
                 acc[0][c] += x[0] * y[0];
                 more[c] += x[1] * y[1];
             }
@@ -65,16 +69,18 @@ static inline __attribute__((always_inline)) void dots(const int n_rows, const f
         _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++)
             x[r] = *(const vector *)(a + r * a_row + d);
         _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++) {
-            vector y = *(const vector *)((c < 3 ? b + c * b_column : b3) + d);
+            vector y = *(const vector *)(columns[c] + d);
             _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++)
                 acc[r][c] += x[r] * y;
         }
     }
     _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++) {
-        totals(acc[r], out + r * WIDE);
+        totals(acc[r], sums);
         for (int64_t e = d; e < k; e++)
             for (int c = 0; c < DOTS; c++)
-                out[r * WIDE + c] += a[r * a_row + e] * b[c * b_column + e];
+                sums[c] += a[r * a_row + e] * columns[c][e];
+        for (int c = 0; c < DOTS; c++)
+            out[r * WIDE + at[c]] = sums[c];
     }
 }
 
@@ -108,19 +114,21 @@ static void rows(const float *x, int64_t x_step, const float *b, int64_t b_depth
 static void strip(const plk_matmul *p, int64_t n_rows, const float *a, const float *b, int64_t j, int64_t n,
                   float *out)
 {
-    int64_t done = 0;
+    int64_t done = 0, apart = (n + DOTS - 1) / DOTS;
     b += j * p->b_column;
-    if (p->b_depth == 1 && p->a_depth == 1)
-        for (; n >= DOTS && done < n; done += DOTS) {
-            int64_t i = done < n - DOTS ? done : n - DOTS;    /* an incomplete group repeats its last ones */
-            const float *columns = b + i * p->b_column;
+    if (p->b_depth == 1 && p->a_depth == 1 && n >= DOTS) {
+        /* DOTS columns that are far apart: each is read on where it ended, as processors expect of a reader */
+        for (int64_t i = 0; i < apart; i++) {
+            const int64_t at[DOTS] = {i, i + apart, least(i + 2 * apart, n - 1), least(i + 3 * apart, n - 1)};
             if (n_rows == 3)
-                dots(3, a, p->a_row, columns, p->b_column, p->k, out + i);
+                dots(3, a, p->a_row, b, p->b_column, at, p->k, out);
             else if (n_rows == 2)
-                dots(2, a, p->a_row, columns, p->b_column, p->k, out + i);
+                dots(2, a, p->a_row, b, p->b_column, at, p->k, out);
             else
-                dots(1, a, p->a_row, columns, p->b_column, p->k, out + i);
+                dots(1, a, p->a_row, b, p->b_column, at, p->k, out);
         }
+        done = n;
+    }
     for (int64_t r = 0; r < n_rows; r++) {
         const float *x = a + r * p->a_row;
         int64_t i = done;

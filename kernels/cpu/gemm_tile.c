@@ -12,7 +12,7 @@
 #include "tile.h"
 
 enum { TASK_ROWS = 96, TASK_TILES = TASK_ROWS / ROWS, MAX_K = 2048, PACKED_B = 1 << 19, MAX_GROUPS = 64, TASKS_LEFT = 4,
-       LEAST_TILES = 4, IN_PLACE = 12, LINE = 16 };
+       LEAST_TILES = 4, IN_PLACE = 12, LINE = 16, SHORT = 64 };
 
 typedef struct { const float *bias, *residual; float *c, *pre, *sums; } ends;
 
@@ -151,25 +151,30 @@ static void block(const plk_matmul *p, const ends *e, const stripe *s, const flo
         if (sums)
             add_sums(sums, p, from, n_rows, depth);
         ahead f = fresh ? (ahead){0} : next_a(p, s, a, t, next, d + depth, n_tiles * n_panels);
-        for (int64_t j = s->j; j < s->j_end; j += COLUMNS, packed_b += COLUMNS * depth) {
-            const float *panel = b + d * p->b_depth + j * p->b_column;
-            int64_t columns = least(p->n - j, COLUMNS), b_step = b_here && columns == COLUMNS ? p->b_depth : COLUMNS;
-            if (!b_here || columns < COLUMNS) {
-                if (fresh) {
-                    pack_b(packed_b, panel, p->b_depth, p->b_column, columns, depth);
-                    f = ahead_of(panel + COLUMNS * p->b_column, depth, p->b_depth,
-                                 least(p->n - j - columns, COLUMNS), p->b_column, n_tiles);
+        /* many multiplications of a panel of B one after the other, or, if these are few, rows of C: stores in order */
+        int64_t inner = depth > SHORT ? n_tiles : n_panels, outer = n_tiles * n_panels / inner;
+        for (int64_t o = 0; o < outer; o++)
+            for (int64_t n = 0; n < inner; n++) {
+                int64_t i = (depth > SHORT ? n : o) * ROWS, q = depth > SHORT ? o : n, j = s->j + q * COLUMNS;
+                const float *panel = b + d * p->b_depth + j * p->b_column;
+                int64_t columns = least(p->n - j, COLUMNS);
+                int64_t b_step = b_here && columns == COLUMNS ? p->b_depth : COLUMNS;
+                if (!b_here || columns < COLUMNS) {
+                    float *to = packed_b + q * COLUMNS * depth;
+                    if (fresh && i == 0) {
+                        pack_b(to, panel, p->b_depth, p->b_column, columns, depth);
+                        f = ahead_of(panel + COLUMNS * p->b_column, depth, p->b_depth,
+                                     least(p->n - j - columns, COLUMNS), p->b_column, n_tiles);
+                    }
+                    panel = to;
                 }
-                panel = packed_b;
-            }
-            for (int64_t i = 0; i < n_rows; i += ROWS) {
                 operands x = {packed_a + i * DEPTH, panel, 0, b_step};
                 if (i < n_here)
                     x = (operands){from + i * p->a_row, panel, p->a_depth == 1 ? p->a_row : p->a_depth, b_step};
                 fetch(&f);
                 finish(p, e, &x, depth, t->i + i, j, d == 0, d + depth >= p->k);
             }
-        }
+        packed_b += n_panels * COLUMNS * depth;
         d += depth;
     } while (d < s->k_end);
 }

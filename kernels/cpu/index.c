@@ -5,7 +5,6 @@
 #include "parts.h"
 
 #include <math.h>
-#include <stdio.h>
 
 int64_t plk_index_at(const void *indices, int dtype, int64_t i)
 {
@@ -32,84 +31,15 @@ static double length_at(const void *lengths, int dtype, int64_t i)
 static inline int64_t bounded(const plk_take *p, const void *indices, int64_t i)
 {
     int64_t k = plk_index_at(indices, p->index_dtype, i);
-    if (p->wrap) {
+    if (p->mode == PLK_TAKE_WRAP) {
         k %= p->n;
         return k < 0 ? k + p->n : k;
     }
+    k += p->mode == PLK_TAKE_INDEX && k < 0 ? p->n : 0;
     return k < 0 ? 0 : k < p->n ? k : p->n - 1;
 }
 
 int64_t plk_take_place(const plk_take *p, const void *indices, int64_t i) { return bounded(p, indices, i); }
-
-enum { SOME = 256 };
-
-/* bounded() of the indices [first, first + n) */
-static void bounded_some(const plk_take *p, const void *indices, int64_t first, int64_t n, int64_t *at)
-{
-    int64_t most = p->n - 1;
-    if (p->index_dtype == PLK_I32)
-        for (int64_t i = 0; i < n; i++)
-            at[i] = ((const int32_t *)indices)[first + i];
-    else if (p->index_dtype == PLK_I64)
-        memcpy(at, (const int64_t *)indices + first, (size_t)n * sizeof *at);
-    else
-        for (int64_t i = 0; i < n; i++)
-            at[i] = plk_index_at(indices, p->index_dtype, first + i);
-    if (p->wrap) {
-        for (int64_t i = 0; i < n; i++)
-            if (at[i] < 0 || at[i] > most)
-                at[i] = (at[i] % p->n + p->n) % p->n;
-    } else {
-        for (int64_t i = 0; i < n; i++)
-            at[i] = at[i] < 0 ? 0 : at[i] > most ? most : at[i];
-    }
-}
-
-#define GATHER(T) \
-    for (int64_t i = 0; i < n; i++) \
-        ((T *)(void *)y)[i] = ((const T *)(const void *)x)[at[i]]; \
-    break;
-
-static void take_part(void *arg, int64_t begin, int64_t end)
-{
-    const plk_call *call = arg;
-    const plk_take *p = call->params;
-    void *const *bufs = call->bufs;
-    int64_t row_bytes = p->inner * p->size, at[SOME];
-    for (int64_t r = begin, n; r < end; r += n) {
-        int64_t o = r / p->n_indices, first = r % p->n_indices;
-        n = p->n_indices - first < end - r ? p->n_indices - first : end - r;
-        n = n < SOME ? n : SOME;
-        bounded_some(p, bufs[1], first, n, at);
-        const char *x = (const char *)bufs[0] + o * p->n * row_bytes;
-        char *y = (char *)bufs[2] + r * row_bytes;
-        switch (row_bytes) {                       /* a copy of known size is one instruction */
-        case 1: GATHER(uint8_t)
-        case 2: GATHER(uint16_t)
-        case 4: GATHER(uint32_t)
-        case 8: GATHER(uint64_t)
-        default:
-            for (int64_t i = 0; i < n; i++)
-                memcpy(y + i * row_bytes, x + at[i] * row_bytes, (size_t)row_bytes);
-        }
-    }
-}
-
-/* bufs: a, indices, y */
-PLK_KERNEL(plk_take_run)
-{
-    const plk_take *p = params;
-    int64_t row_bytes = p->inner * p->size, rows = p->outer * p->n_indices;
-    plk_run_parts(rows * row_bytes / 8, rows, 1, take_part, &(plk_call){params, bufs, scalars});
-    return PL_OK;
-}
-
-/* bufs: indices, weight, y */
-PLK_KERNEL(plk_embedding_run)
-{
-    void *swapped[3] = {bufs[1], bufs[0], bufs[2]};
-    return plk_take_run(params, swapped, scalars);
-}
 
 /* One element; a copy of known size is one instruction. */
 static inline void copy_one(char *to, const char *from, int32_t size)
@@ -301,57 +231,5 @@ PLK_KERNEL(plk_sequence_mask_run)
     const plk_sequence_mask *p = params;
     int64_t rows = p->steps * p->batch;
     plk_run_parts(rows * p->inner * p->size / 8, rows, 1, mask_rows, &(plk_call){params, bufs, scalars});
-    return PL_OK;
-}
-
-#define PLACES(T, IS) { \
-    const T *x = bufs[0]; \
-    for (int64_t i = 0; i < p->n; i++) { \
-        at[n] = i; \
-        n += IS(x[i]); \
-    } \
-    break; }
-#define IS_NOT_0(v) ((v) != 0)
-#define IS_NOT_0_HALF(v) (((v) & 0x7fff) != 0)
-
-/* bufs: x, its places that are not 0, then zeros, and their number */
-PLK_KERNEL(plk_places_run)
-{
-    const plk_places *p = params;
-    int64_t *at = bufs[1], n = 0;
-    (void)scalars;
-    switch (p->dtype) {
-    case PLK_F32: PLACES(float, IS_NOT_0)
-    case PLK_F64: PLACES(double, IS_NOT_0)
-    case PLK_F16: case PLK_BF16: PLACES(uint16_t, IS_NOT_0_HALF)
-    default:
-        switch (plk_dtype_bytes(p->dtype)) {
-        case 1: PLACES(uint8_t, IS_NOT_0)
-        case 2: PLACES(uint16_t, IS_NOT_0)
-        case 4: PLACES(uint32_t, IS_NOT_0)
-        case 8: PLACES(uint64_t, IS_NOT_0)
-        }
-    }
-    memset(at + n, 0, (size_t)(p->n - n) * sizeof *at);
-    *(int64_t *)bufs[2] = n;
-    return PL_OK;
-}
-
-/* bufs: indices, the same as positions in [0, size): negative ones count from the end */
-PLK_KERNEL(plk_positions_run)
-{
-    const plk_positions *p = params;
-    int64_t *y = bufs[1];
-    (void)scalars;
-    for (int64_t i = 0; i < p->n_indices; i++) {
-        int64_t k = plk_index_at(bufs[0], p->dtype, i);
-        y[i] = k < 0 ? k + p->size : k;
-        if (y[i] < 0 || y[i] >= p->size) {
-            char message[120];
-            snprintf(message, sizeof message, "_positions: indices must be in [%lld, %lld), got %lld",
-                     (long long)-p->size, (long long)p->size, (long long)k);
-            return pl_fail(PL_EINDEX, message);
-        }
-    }
     return PL_OK;
 }

@@ -16,7 +16,8 @@ enum { LANES = 8 };
 #else
 enum { LANES = 4 };
 #endif
-enum { DOTS = 4, WIDE = 64, FEW_ROWS = 4, STRIP_FLOATS = 1 << 17 };
+/* WIDE: the least rows of a strip, STRIPS_EACH: for each thread; long ones are read faster */
+enum { DOTS = 4, WIDE = 64, STRIPS_EACH = 4, FEW_ROWS = 4, STRIP_FLOATS = 1 << 17 };
 typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
 PLK_INLINE vector widened(const int8_t *w)
@@ -33,6 +34,9 @@ PLK_INLINE vector widened(const int8_t *w)
 #endif
 }
 
+PLK_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+PLK_INLINE int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
 PLK_INLINE float total(vector v)
 {
     float sum[4] = {0};
@@ -41,8 +45,8 @@ PLK_INLINE float total(vector v)
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/* out[r * DOTS + c] = row r of x . row c of w. Rows of w are w_row apart. */
-PLK_INLINE void dots(const int n_rows, const float *x, const int8_t *w, int64_t w_row, int64_t k, float *out)
+/* out[r * DOTS + c] = row r of x . rows[c] */
+PLK_INLINE void dots(const int n_rows, const float *x, const int8_t *const *rows, int64_t k, float *out)
 {
     vector acc[FEW_ROWS][DOTS], more[DOTS] = {{0}};
     int64_t d = 0;
@@ -52,16 +56,15 @@ PLK_INLINE void dots(const int n_rows, const float *x, const int8_t *w, int64_t 
     if (n_rows == 1) {    /* DOTS chains of additions would wait for each other */
         _Pragma("GCC unroll 1") for (; d + 2 * LANES <= k; d += 2 * LANES)
             _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++) {
-                const int8_t *row = w + c * w_row + d;
-                acc[0][c] += *(const vector *)(x + d) * widened(row);
-                more[c] += *(const vector *)(x + d + LANES) * widened(row + LANES);
+                acc[0][c] += *(const vector *)(x + d) * widened(rows[c] + d);
+                more[c] += *(const vector *)(x + d + LANES) * widened(rows[c] + d + LANES);
             }
         _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++)
             acc[0][c] += more[c];
     }
     _Pragma("GCC unroll 1") for (; d + LANES <= k; d += LANES)
         _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++) {
-            vector y = widened(w + c * w_row + d);
+            vector y = widened(rows[c] + d);
             _Pragma("GCC unroll 4") for (int r = 0; r < n_rows; r++)
                 acc[r][c] += *(const vector *)(x + r * k + d) * y;
         }
@@ -69,7 +72,7 @@ PLK_INLINE void dots(const int n_rows, const float *x, const int8_t *w, int64_t 
         for (int c = 0; c < DOTS; c++) {
             float rest = 0;
             for (int64_t e = d; e < k; e++)
-                rest += x[r * k + e] * w[c * w_row + e];
+                rest += x[r * k + e] * rows[c][e];
             out[r * DOTS + c] = total(acc[r][c]) + rest;
         }
 }
@@ -82,28 +85,28 @@ static void few_rows(void *arg, int64_t task)
     const plk_int8_dense *p = t->p;
     const float *scale = t->bufs[2], *bias = p->bias ? t->bufs[3] : NULL;
     float *y = t->bufs[3 + p->bias], out[FEW_ROWS * DOTS];
-    int64_t end = (task + 1) * t->wide < p->n ? (task + 1) * t->wide : p->n;
-    for (int64_t j = task * t->wide; j < end; j += DOTS) {
-        int64_t n = end - j < DOTS ? end - j : DOTS;
-        const int8_t *w = (const int8_t *)t->bufs[1] + j * p->k;
-        int64_t w_row = n == DOTS ? p->k : 0;    /* an incomplete group goes row by row */
-        for (int64_t c = 0; c < (w_row ? 1 : n); c++) {
-            const int8_t *from = w + c * p->k;
-            const float *x = t->bufs[0];
-            for (int64_t i = 0, rows; i < p->m; i += rows, x += rows * p->k) {
-                rows = p->m - i < FEW_ROWS ? p->m - i : FEW_ROWS;
-                if (rows == 4)
-                    dots(4, x, from, w_row, p->k, out);
-                else if (rows == 3)
-                    dots(3, x, from, w_row, p->k, out);
-                else if (rows == 2)
-                    dots(2, x, from, w_row, p->k, out);
-                else
-                    dots(1, x, from, w_row, p->k, out);
-                for (int64_t r = 0; r < rows; r++)
-                    for (int64_t q = c; q < (w_row ? DOTS : c + 1); q++)
-                        y[(i + r) * p->n + j + q] = out[r * DOTS + q - c] * scale[j + q] + (bias ? bias[j + q] : 0);
-            }
+    int64_t first = task * t->wide, n = least(p->n - first, t->wide), apart = (n + DOTS - 1) / DOTS;
+    for (int64_t j = 0; j < apart; j++) {    /* DOTS rows far apart: each is read on where it ended (gemm_thin.c) */
+        const int8_t *rows[DOTS];
+        int64_t at[DOTS];
+        for (int c = 0; c < DOTS; c++) {
+            at[c] = first + least(j + c * apart, n - 1);
+            rows[c] = (const int8_t *)t->bufs[1] + at[c] * p->k;
+        }
+        const float *x = t->bufs[0];
+        for (int64_t i = 0, m; i < p->m; i += m, x += m * p->k) {
+            m = least(p->m - i, FEW_ROWS);
+            if (m == 4)
+                dots(4, x, rows, p->k, out);
+            else if (m == 3)
+                dots(3, x, rows, p->k, out);
+            else if (m == 2)
+                dots(2, x, rows, p->k, out);
+            else
+                dots(1, x, rows, p->k, out);
+            for (int64_t r = 0; r < m; r++)
+                for (int c = 0; c < DOTS; c++)
+                    y[(i + r) * p->n + at[c]] = out[r * DOTS + c] * scale[at[c]] + (bias ? bias[at[c]] : 0);
         }
     }
 }
@@ -133,11 +136,10 @@ static void many_rows(void *arg, int64_t task)
 PLK_KERNEL(plk_int8_dense_run)
 {
     const plk_int8_dense *p = params;
-    int few = p->m <= 2 * FEW_ROWS;
-    int64_t wide = few ? WIDE : STRIP_FLOATS / (p->k ? p->k : 1) / 16 * 16;
-    work t = {p, bufs, few ? WIDE : wide < 16 ? 16 : wide > 256 ? 256 : wide, PL_OK};
+    int few = p->m <= 2 * FEW_ROWS, n_threads = plk_gemm_threads(p->m, p->n, p->k);
+    int64_t fit = STRIP_FLOATS / (p->k ? p->k : 1) / 16 * 16, each = p->n / (STRIPS_EACH * n_threads);
+    work t = {p, bufs, few ? most(WIDE, each) : least(most(fit, 16), 256), PL_OK};
     (void)scalars;
-    int64_t strips = (p->n + t.wide - 1) / t.wide;
-    pl_thread_pool_run(plk_gemm_threads(p->m, p->n, p->k), strips, few ? few_rows : many_rows, &t);
+    pl_thread_pool_run(n_threads, (p->n + t.wide - 1) / t.wide, few ? few_rows : many_rows, &t);
     return t.status ? pl_fail(t.status, "out of memory for a matrix product") : PL_OK;
 }

@@ -16,36 +16,18 @@
 #define PLK_NARROW_TILE_H
 #include "dtype.h"
 #include "half.h"
-#include "isa.h"
+#include "narrow_way.h"
 #include "tile.h"
 #if defined(__SSE2__)
 #include <immintrin.h>
 #endif
 
-enum { PLK_BY_FLOAT, PLK_BY_BRAIN, PLK_BY_INT, PLK_BY_SHORT, PLK_BY_BYTE };
 typedef int32_t plk_unit __attribute__((may_alias));
 typedef uint16_t half_word __attribute__((may_alias));
 typedef float real_unit __attribute__((may_alias));
 typedef int32_t plk_units __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
 typedef union { plk_unit whole; uint16_t halves[2]; uint8_t bytes[4]; } parts;
-enum { N_UNITS = 256, RUN = 64 };    /* of a block of depth: a panel of A has ROWS x N_UNITS; transposed at once */
-
-static inline int per_unit(int way)
-{
-    return way == PLK_BY_BYTE ? 4 : way == PLK_BY_FLOAT || way == PLK_BY_INT ? 1 : 2;
-}
-
-/* How to multiply two dtypes (equal ones, or uint8 by int8) on this machine. */
-static inline int narrow_way(int a, int b)
-{
-    if (a == PLK_F16 || a == PLK_BF16)
-        return a == PLK_BF16 && plk_isa_has(PLK_HAS_BF16) ? PLK_BY_BRAIN : PLK_BY_FLOAT;
-#if defined(__SSE2__)
-    return b == PLK_I8 && plk_isa_has(PLK_HAS_VNNI) ? PLK_BY_BYTE : PLK_BY_SHORT;
-#else
-    return PLK_BY_INT;
-#endif
-}
+enum { RUN = 64 };    /* units transposed at once */
 
 /* ---- packing --------------------------------------------------------------------------------------------------- */
 
@@ -92,6 +74,24 @@ static inline void convert_run(source s, void *to, const void *from, int64_t n)
 }
 #undef EACH
 
+/* n floats in a 16-bit dtype, or as they are */
+static inline void store_run(int dtype, char *to, const float *x, int64_t n)
+{
+    half_word *y = (half_word *)to;
+    int64_t i = 0;
+    if (dtype == PLK_BF16)
+        for (; i < n; i++)
+            y[i] = float_to_brain(x[i]);
+#if defined(__F16C__)
+    for (; dtype == PLK_F16 && i + 8 <= n; i += 8)
+        _mm_storeu_si128((__m128i *)(y + i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i), 0));
+#endif
+    for (; dtype == PLK_F16 && i < n; i++)
+        y[i] = float_to_half(x[i]);
+    if (dtype == PLK_F32)
+        memcpy(to, x, (size_t)n * sizeof *x);
+}
+
 /* One line of units from the lines of PER_UNIT steps, `width` elements each; lines past n_lines are zeros. */
 static inline void zip_lines(source s, plk_unit *to, const char *from, int64_t step_bytes, int64_t n_lines,
                              int64_t width)
@@ -131,23 +131,16 @@ static inline void zip_lines(source s, plk_unit *to, const char *from, int64_t s
                                        (uint32_t)x[3][j] << 24));
 }
 
-/* Element (line, step) is at from + line * line_bytes + step * step_bytes; one of both is the size of an element.
- * places: instead at places[line] + steps[step] elements, of an image behind which a line of a panel can be read. */
+/* Element (line, step) is at from + line * line_bytes + step * step_bytes; one of both is the size of an element. */
 typedef struct {
     source as;
     const char *from;
     int64_t line_bytes, step_bytes;
-    const int64_t *places, *steps;
 } operand;
 
 static inline operand operand_at(operand x, int64_t line, int64_t step)
 {
-    if (x.places) {
-        x.places += line;
-        x.steps += step;
-    } else {
-        x.from += line * x.line_bytes + step * x.step_bytes;
-    }
+    x.from += line * x.line_bytes + step * x.step_bytes;
     return x;
 }
 
@@ -159,8 +152,31 @@ static inline plk_unit last_unit(source s, const char *from, int64_t n)
     return p.whole;
 }
 
+/* n chunks of a row, each ROWS * CHUNK units after the last. step: 0, the same elements again and again */
+static inline void place_chunks(source s, plk_unit *to, const char *from, int64_t n, int64_t step)
+{
+    switch (s.way) {
+    case PLK_BY_BRAIN:
+        for (int64_t i = 0; i < n; i++)
+            memcpy(to + i * ROWS * CHUNK, from + i * step, CHUNK * sizeof *to);
+        break;
+    case PLK_BY_BYTE:
+        for (int64_t i = 0; i < n; i++) {
+            uint64_t v[CHUNK / 2], mask = s.shift ? 0x8080808080808080u : 0;
+            memcpy(v, from + i * step, sizeof v);
+            for (int q = 0; q < CHUNK / 2; q++)
+                v[q] ^= mask;
+            memcpy(to + i * ROWS * CHUNK, v, sizeof v);
+        }
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++)
+            convert_run(s, to + i * ROWS * CHUNK, from + i * step, CHUNK * per_unit(s.way));
+    }
+}
+
 /* n_rows <= ROWS rows of A. If the steps of a row are contiguous: (chunk, row, CHUNK units), else (unit, row). */
-static void pack_rows(plk_unit *to, operand a, int64_t n_rows, int64_t depth)
+__attribute__((unused)) static void pack_rows(plk_unit *to, operand a, int64_t n_rows, int64_t depth)
 {
     int64_t per = per_unit(a.as.way), n_units = up(depth, per), item = (int64_t)plk_dtype_bytes(a.as.dtype);
     if (n_rows < ROWS)
@@ -169,9 +185,9 @@ static void pack_rows(plk_unit *to, operand a, int64_t n_rows, int64_t depth)
         for (int64_t r = 0; r < n_rows; r++) {
             const char *from = a.from + r * a.line_bytes;
             plk_unit *at = to + r * CHUNK;
-            int64_t d = 0;
-            for (; d + CHUNK * per <= depth; d += CHUNK * per, at += ROWS * CHUNK)
-                convert_run(a.as, at, from + d * item, CHUNK * per);
+            int64_t chunks = depth / (CHUNK * per), d = chunks * CHUNK * per;
+            place_chunks(a.as, at, from, chunks, CHUNK * per * item);
+            at += chunks * ROWS * CHUNK;
             int64_t whole = (depth - d) / per * per;
             convert_run(a.as, at, from + d * item, whole);
             if (d + whole < depth)
@@ -184,43 +200,13 @@ static void pack_rows(plk_unit *to, operand a, int64_t n_rows, int64_t depth)
     }
 }
 
-/* A panel of B from an image: lines of pixels are copied whole, so that what is past their end is written again. */
-static void pack_places(plk_unit *to, operand b, int64_t n_columns, int64_t depth)
-{
-    int64_t per = per_unit(b.as.way), n_units = up(depth, per), item = (int64_t)plk_dtype_bytes(b.as.dtype), n_runs = 0;
-    int64_t runs[COLUMNS];    /* where adjacent pixels begin */
-    char lines[4][4 * COLUMNS];
-    for (int64_t c = 0; c < n_columns; c++)
-        if (c == 0 || b.places[c] != b.places[c - 1] + 1)
-            runs[n_runs++] = c;
-    int scattered = n_runs > n_columns / 2;
-    for (int64_t u = 0; u < n_units; u++, to += COLUMNS) {
-        int64_t some = least(per, depth - u * per);
-        for (int64_t q = 0; q < some; q++) {
-            const char *from = b.from + b.steps[u * per + q] * item;
-            if (!scattered)
-                for (int64_t r = 0; r < n_runs; r++)
-                    memcpy(lines[q] + runs[r] * item, from + b.places[runs[r]] * item, 2 * COLUMNS);
-            else if (item == 2)
-                for (int64_t c = 0; c < n_columns; c++)
-                    ((half_word *)lines[q])[c] = ((const half_word *)from)[b.places[c]];
-            else
-                for (int64_t c = 0; c < n_columns; c++)
-                    lines[q][c] = from[b.places[c]];
-        }
-        zip_lines(b.as, to, lines[0], sizeof lines[0], some, n_columns);
-    }
-}
-
 /* A panel of B: lines of COLUMNS units. */
 static void pack_columns(plk_unit *to, operand b, int64_t n_columns, int64_t depth)
 {
     int64_t per = per_unit(b.as.way), n_units = up(depth, per), item = (int64_t)plk_dtype_bytes(b.as.dtype);
     if (n_columns < COLUMNS)
         memset(to, 0, sizeof *to * (size_t)(n_units * COLUMNS));
-    if (b.places) {
-        pack_places(to, b, n_columns, depth);
-    } else if (b.step_bytes == item && b.line_bytes != item) {
+    if (b.step_bytes == item && b.line_bytes != item) {
         int64_t n_whole = depth / per;
         plk_unit run[HEIGHT * RUN];
         for (int64_t c = 0; c < n_columns; c += HEIGHT)    /* few lines at a time: they may share a set of the cache */

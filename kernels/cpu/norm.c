@@ -1,6 +1,7 @@
 /* Normalisations of rows in float32; means and variances are taken in two passes and summed in double. */
 #include "norm.h"
 #include "engine/core/scratch.h"
+#include "half_rows.h"
 #include "parts.h"
 #include "simd.h"
 
@@ -66,36 +67,70 @@ static void row_products(const float *g, const float *x, int64_t n, float mean, 
     *along += t;
 }
 
+/* y = the normalised row r; the row's mean and deviation are stored. */
+static void normalise(const plk_row_norm *p, int64_t r, const float *x, const float *gamma, const float *beta, float *y,
+                      float *means, float *stds)
+{
+    float mean = (float)(row_sum(x, p->n) / (double)p->n);
+    float std = (float)sqrt(row_square(x, p->n, mean) / (double)p->n + p->eps), scale = 1 / std;
+    *means = mean;
+    *stds = std;
+    if (p->by_column) {
+        for (int64_t i = 0; i < p->n; i++)
+            y[i] = (x[i] - mean) * scale * gamma[i] + beta[i];
+    } else {
+        float f = scale * gamma[r % p->n_params], b = beta[r % p->n_params];
+        for (int64_t i = 0; i < p->n; i++)
+            y[i] = (x[i] - mean) * f + b;
+    }
+}
+
+typedef struct { const plk_row_norm *p; void *const *bufs; int status; } forward;
+
+static void half_part(forward *call, int64_t begin, int64_t end)
+{
+    const plk_row_norm *p = call->p;
+    void *const *bufs = call->bufs;
+    int64_t n = p->by_column ? p->n : p->n_params;
+    float *x = pl_scratch((size_t)(2 * p->n + 2 * n) * sizeof *x), *y = x + p->n, *gamma = y + p->n, *beta = gamma + n;
+    if (!x) {
+        __atomic_store_n(&call->status, PL_ENOMEM, __ATOMIC_RELAXED);
+        return;
+    }
+    plk_read_row(p->dtype, gamma, bufs[1], n);
+    plk_read_row(p->dtype, beta, bufs[2], n);
+    for (int64_t r = begin; r < end; r++) {
+        float mean, std;
+        plk_read_row(p->dtype, x, (const plk_half_word *)bufs[0] + r * p->n, p->n);
+        normalise(p, r, x, gamma, beta, y, &mean, &std);
+        plk_store_row(p->dtype, (plk_half_word *)bufs[3] + r * p->n, y, p->n);
+        plk_store_row(p->dtype, (plk_half_word *)bufs[4] + r, &mean, 1);
+        plk_store_row(p->dtype, (plk_half_word *)bufs[5] + r, &std, 1);
+    }
+}
+
 static void forward_part(void *arg, int64_t begin, int64_t end)
 {
-    const plk_call *call = arg;
-    const plk_row_norm *p = call->params;
+    forward *call = arg;
+    const plk_row_norm *p = call->p;
     void *const *bufs = call->bufs;
-    const float *x = bufs[0], *gamma = bufs[1], *beta = bufs[2];
-    float *y = bufs[3], *means = bufs[4], *stds = bufs[5];
-    for (int64_t r = begin; r < end; r++) {
-        const float *from = x + r * p->n;
-        float *to = y + r * p->n, mean = (float)(row_sum(from, p->n) / (double)p->n);
-        float std = (float)sqrt(row_square(from, p->n, mean) / (double)p->n + p->eps), scale = 1 / std;
-        means[r] = mean;
-        stds[r] = std;
-        if (p->by_column) {
-            for (int64_t i = 0; i < p->n; i++)
-                to[i] = (from[i] - mean) * scale * gamma[i] + beta[i];
-        } else {
-            float f = scale * gamma[r % p->n_params], b = beta[r % p->n_params];
-            for (int64_t i = 0; i < p->n; i++)
-                to[i] = (from[i] - mean) * f + b;
-        }
+    if (p->dtype != PLK_F32) {
+        half_part(call, begin, end);
+        return;
     }
+    for (int64_t r = begin; r < end; r++)
+        normalise(p, r, (const float *)bufs[0] + r * p->n, bufs[1], bufs[2], (float *)bufs[3] + r * p->n,
+                  (float *)bufs[4] + r, (float *)bufs[5] + r);
 }
 
 /* bufs: x, gamma, beta, y, mean, std (of each row) */
 PLK_KERNEL(plk_row_norm_run)
 {
     const plk_row_norm *p = params;
-    plk_run_parts(p->n_rows * p->n * 2, p->n_rows, 1, forward_part, &(plk_call){params, bufs, scalars});
-    return PL_OK;
+    forward call = {p, bufs, PL_OK};
+    (void)scalars;
+    plk_run_parts(p->n_rows * p->n * 2, p->n_rows, 1, forward_part, &call);
+    return call.status ? pl_fail(call.status, "out of memory for a normalisation") : PL_OK;
 }
 
 typedef struct { const plk_row_norm *p; void *const *bufs; int n_pieces; double *sums; } job;

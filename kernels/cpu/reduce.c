@@ -83,60 +83,36 @@ static void store_index(void *y, int dtype, int64_t i, int64_t value)
     }
 }
 
-/* The extreme of a long line is found piece by piece, then its place in one of them. There it is counted in steps of
- * two vectors, in a whole number as wide as an element. block: n is at most PIECE.  columns: of `width` lines beside
- * each other, `inner` apart. */
-#define PER(T) (VECTOR_BYTES / (int)sizeof(T))
+/* The extreme of a line is found piece by piece, then the first element of the best piece that equals
+ * it. columns: of `width` lines beside each other, `inner` apart. */
 #define LARGER_THAN(a, b) ((a) > (b))
 #define SMALLER_THAN(a, b) ((a) < (b))
-#define PLACE_PART(T, k, at, BETTER) \
-    PLK_LANES for (int l = 0; l < PER(T); l++) { \
-        T v = x[(at) + l], b = best##k[l]; \
-        in##k[l] = BETTER(v, b) ? step : in##k[l]; \
-        best##k[l] = BETTER(v, b) ? v : b; \
-        zero##k[l] += v * 0; \
-    }
-#define LINE(T, STEP, s, way, BETTER) \
-    static int64_t block_##way##_##s(const T *x, int64_t n) \
+enum { LOOK = 32 };
+#define FIRST(T, s) \
+    static int64_t first_##s(const T *x, int64_t n, T top) \
     { \
-        T best0[PER(T)], best1[PER(T)], zero0[PER(T)] = {0}, zero1[PER(T)] = {0}, top = x[0]; \
-        STEP in0[PER(T)] = {0}, in1[PER(T)] = {0}, step = 0; \
-        int64_t i = 0, place = 0; \
-        if (n >= 2 * PER(T)) { \
-            for (int l = 0; l < PER(T); l++) { best0[l] = x[l]; best1[l] = x[PER(T) + l]; } \
-            for (; i + 2 * PER(T) <= n; i += 2 * PER(T), step++) { \
-                PLACE_PART(T, 0, i, BETTER) PLACE_PART(T, 1, i + PER(T), BETTER) \
-            } \
-            T zero = 0; \
-            for (int l = 0; l < PER(T); l++) zero += zero0[l] + zero1[l]; \
-            for (int l = 0; l < PER(T); l++) top = BETTER(best0[l], top) ? best0[l] : top; \
-            for (int l = 0; l < PER(T); l++) top = BETTER(best1[l], top) ? best1[l] : top; \
-            place = n; \
-            for (int l = 0; l < PER(T); l++) { \
-                int64_t at0 = (int64_t)in0[l] * 2 * PER(T) + l, at1 = (int64_t)in1[l] * 2 * PER(T) + PER(T) + l; \
-                at0 = best0[l] == top ? at0 : n; \
-                at1 = best1[l] == top ? at1 : n; \
-                at0 = at0 < at1 ? at0 : at1; \
-                place = at0 < place ? at0 : place; \
-            } \
-            if (zero != 0) {                           /* NaN or an infinity: element by element */ \
-                top = x[0]; \
-                i = place = 0; \
-            } \
+        int64_t i = 0; \
+        for (; top != top && x[i] == x[i]; i++)            /* the first NaN */ \
+            ; \
+        for (int any = 0; top == top && i + LOOK <= n; i += LOOK) { \
+            for (int l = 0; l < LOOK; l++) any |= x[i + l] == top; \
+            if (any) \
+                break; \
         } \
-        for (; i < n && top == top; i++) \
-            if (BETTER(x[i], top) || x[i] != x[i]) { top = x[i]; place = i; } \
-        return place; \
-    } \
+        for (; top == top && i < n - 1 && x[i] != top; i++) \
+            ; \
+        return i; \
+    }
+#define LINE(T, s, way, BETTER) \
     static int64_t line_##way##_##s(const T *x, int64_t n) \
     { \
-        T best = x[0]; \
-        int64_t in = 0; \
-        for (int64_t at = 0; n > PIECE && at < n && best == best; at += PIECE) { \
+        int64_t in = 0, some = n < PIECE ? n : PIECE; \
+        T best = (T)way##_##s##_run(x, some); \
+        for (int64_t at = PIECE; at < n && best == best; at += PIECE) { \
             T v = (T)way##_##s##_run(x + at, n - at < PIECE ? n - at : PIECE); \
             if (BETTER(v, best) || v != v) { best = v; in = at; } \
         } \
-        return in + block_##way##_##s(x + in, n - in < PIECE ? n - in : PIECE); \
+        return in + first_##s(x + in, n - in < PIECE ? n - in : PIECE, best); \
     } \
     static void columns_##way##_##s(const T *x, int64_t n, int64_t inner, int64_t width, void *y, int dtype, \
                                     int64_t to) \
@@ -157,8 +133,8 @@ static void store_index(void *y, int dtype, int64_t i, int64_t value)
     }
 #define PLACE(T) __typeof__(__builtin_choose_expr(sizeof(T) == 8, (int64_t)0, (int32_t)0))
 /* Lines that are short are taken several at once, as columns. */
-#define ARGMAX(T, STEP, s) \
-    LINE(T, STEP, s, max, LARGER_THAN) LINE(T, STEP, s, min, SMALLER_THAN) \
+#define ARGMAX(T, s) \
+    FIRST(T, s) LINE(T, s, max, LARGER_THAN) LINE(T, s, min, SMALLER_THAN) \
     static void short_lines_##s(const plk_argmax *p, const T *x, int64_t begin, int64_t end, void *y) \
     { \
         T columns[SHORT_RUN * MANY]; \
@@ -189,12 +165,12 @@ static void store_index(void *y, int dtype, int64_t i, int64_t value)
                                                                   call->bufs[1], p->out_dtype, o * p->inner + j); \
             } \
     }
-ARGMAX(float, int32_t, f32)
-ARGMAX(double, int64_t, f64)
-ARGMAX(uint8_t, uint8_t, u8)
-ARGMAX(int8_t, uint8_t, i8)
-ARGMAX(int32_t, int32_t, i32)
-ARGMAX(int64_t, int64_t, i64)
+ARGMAX(float, f32)
+ARGMAX(double, f64)
+ARGMAX(uint8_t, u8)
+ARGMAX(int8_t, i8)
+ARGMAX(int32_t, i32)
+ARGMAX(int64_t, i64)
 
 /* bufs: x (outer, n, inner), y (outer, inner) */
 PLK_KERNEL(plk_argmax_run)

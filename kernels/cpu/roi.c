@@ -1,6 +1,6 @@
-/* Regions of interest. ROIAlign averages separately along rows and columns: a few weights for every bin of each axis,
- * computed once for a region, serve all channels. Threads share the channels, so that gradients are added in the order
- * of the regions. Regions that are not finite, or of images that do not exist, give 0. */
+/* Regions of interest. ROIAlign and PSROIPooling average separately along rows and columns: a few weights for every bin
+ * of each axis, computed once for a region, serve all channels. Threads share the channels, so that gradients are added
+ * in the order of the regions. Regions that are not finite, or of images that do not exist, give 0. */
 #include "roi.h"
 #include "parts.h"
 #include "simd.h"
@@ -14,9 +14,39 @@ typedef struct { float *weight; int64_t *low, *high, n, bins; } band;
 static int64_t image_of(const plk_roi *p, const float *roi)
 { return roi[0] >= 0 && roi[0] < (float)p->n ? (int64_t)roi[0] : -1; }
 
+static float rounded(float v) { return copysignf(floorf(fabsf(v) + 0.5f), v); }
+/* v within [0, n]; floats above 2^24 need not hold n. */
+static int64_t limited(float v, int64_t n)
+{
+    int64_t whole = !(v > 0) ? 0 : v < 0x1p62f ? (int64_t)v : n;
+    return whole < n ? whole : n;
+}
+
+/* Rounded, also where one instruction could multiply and add: there a bin must not end at another pixel. */
+static float times(int64_t i, float size) { return (float)((double)i * (double)size); }
+
+/* Means of whole pixels. Returns 0 if the region is not finite. */
+static int whole_set(const plk_roi *p, band *b, float low, float high)
+{
+    float start = rounded(low) * p->scale, extent = (rounded(high) + 1) * p->scale - start;
+    float size = (extent > 0.1f || extent != extent ? extent : 0.1f) / (float)b->bins;
+    if (!isfinite(start) || !isfinite(size))
+        return 0;
+    memset(b->weight, 0, sizeof *b->weight * (size_t)(b->bins * b->n));
+    for (int64_t i = 0; i < b->bins; i++) {
+        b->low[i] = limited(floorf(times(i, size) + start), b->n);
+        b->high[i] = limited(ceilf(times(i + 1, size) + start), b->n) - 1;
+        for (int64_t at = b->low[i]; at <= b->high[i]; at++)
+            b->weight[i * b->n + at] = 1 / (float)(b->high[i] + 1 - b->low[i]);
+    }
+    return 1;
+}
+
 /* Returns 0 if the region is not finite. */
 static int band_set(const plk_roi *p, band *b, float low, float high)
 {
+    if (p->whole)
+        return whole_set(p, b, low, high);
     float start = low * p->scale - (p->aligned ? 0.5f : 0), extent = high * p->scale - (p->aligned ? 0.5f : 0) - start;
     if (!p->aligned && !(extent > 1))
         extent = extent == extent ? 1 : extent;
@@ -35,9 +65,8 @@ static int band_set(const plk_roi *p, band *b, float low, float high)
             float at = start + (float)i * size + ((float)k + 0.5f) * size / (float)samples;
             if (!(at >= -1 && at <= (float)b->n))
                 continue;
-            at = at < 0 ? 0 : at > (float)(b->n - 1) ? (float)(b->n - 1) : at;
-            int64_t below = (int64_t)at, above = below + 1 < b->n ? below + 1 : below;
-            float part = at - (float)below;
+            int64_t below = limited(at, b->n - 1), above = below + 1 < b->n ? below + 1 : below;
+            float part = above > below && at > 0 ? at - (float)below : 0;
             weight[below] += (1 - part) * share;
             weight[above] += part * share;
             b->low[i] = below < b->low[i] ? below : b->low[i];
@@ -144,7 +173,7 @@ static void align(const plk_roi *p, plan *l, const float *rois, float *x, float 
                   int back)
 {
     int64_t area = p->height * p->width, bins = p->bins[0] * p->bins[1];
-    int64_t out_channels = p->by_position ? p->channels / bins : p->channels;
+    int64_t high = p->groups[0], wide = p->groups[1], out_channels = high ? p->channels / (high * wide) : p->channels;
     for (int64_t r = 0; r < p->n_rois; r++) {
         const float *roi = rois + r * 5;
         int64_t image = image_of(p, roi);
@@ -153,19 +182,22 @@ static void align(const plk_roi *p, plan *l, const float *rois, float *x, float 
             continue;
         for (int64_t c = begin; c < end; c++) {
             float *yc = y + (r * out_channels + c) * bins;
-            float *xc = x + (image * p->channels + (p->by_position ? c * bins : c)) * area;
+            float *xc = x + (image * p->channels + (high ? c * high * wide : c)) * area;
             if (!good)
                 memset(yc, 0, sizeof *yc * (size_t)bins);
-            else if (!p->by_position && back)
+            else if (!high && back)
                 plane_spread(l, yc, xc);
-            else if (!p->by_position)
+            else if (!high)
                 plane_sums(l, xc, yc);
             else
-                for (int64_t k = 0; k < bins; k++)
+                for (int64_t k = 0; k < bins; k++) {
+                    int64_t i = k / p->bins[1], j = k % p->bins[1];
+                    float *plane = xc + (i * high / p->bins[0] * wide + j * wide / p->bins[1]) * area;
                     if (back)
-                        bin_spread(l, xc + k * area, k / p->bins[1], k % p->bins[1], yc[k]);
+                        bin_spread(l, plane, i, j, yc[k]);
                     else
-                        yc[k] = bin_sum(l, xc + k * area, k / p->bins[1], k % p->bins[1]);
+                        yc[k] = bin_sum(l, plane, i, j);
+                }
         }
     }
 }
@@ -192,7 +224,8 @@ static void align_piece(void *arg, int64_t piece)
 
 static int align_all(const plk_roi *p, const float *rois, float *x, float *y, int back)
 {
-    int64_t bins = p->bins[0] * p->bins[1], channels = p->by_position ? p->channels / bins : p->channels;
+    int64_t bins = p->bins[0] * p->bins[1], groups = p->groups[0] * p->groups[1];
+    int64_t channels = p->channels / (groups ? groups : 1);
     int n_threads = pl_threads(p->n_rois * channels * bins * 16);
     char *scratch = malloc(plan_bytes(p) * (size_t)n_threads);
     if (!scratch)
@@ -220,10 +253,108 @@ PLK_KERNEL(plk_roi_align_backward)
     return align_all(params, bufs[1], bufs[2], bufs[0], 1);
 }
 
-/* ---- ROIPooling ------------------------------------------------------------------------------------------------ */
+/* ---- RROIAlign ------------------------------------------------------------------------------------------------- */
 
-static float rounded(float v) { return copysignf(floorf(fabsf(v) + 0.5f), v); }
-static int64_t limited(float v, int64_t n) { return !(v > 0) ? 0 : v > (float)n ? n : (int64_t)v; }
+/* A turned region: its centre, extents and direction, and the samples along the axes of a bin. */
+typedef struct { float y, x, extent[2], cosine, sine; int64_t image, samples[2]; } turned;
+
+/* Returns 0 if the region is not finite, or of no image. */
+static int turned_set(const plk_roi *p, turned *t, const float *roi)
+{
+    float angle = roi[5] * (float)(3.141592653589793 / 180);
+    *t = (turned){roi[2] * p->scale, roi[1] * p->scale, {roi[4] * p->scale, roi[3] * p->scale}, cosf(angle),
+                  sinf(angle), image_of(p, roi), {p->sampling, p->sampling}};
+    for (int k = 1; k < 6; k++)
+        if (!isfinite(roi[k]))
+            return 0;
+    for (int axis = 0; axis < 2; axis++) {
+        t->extent[axis] = t->extent[axis] > 1 ? t->extent[axis] : 1;
+        float asked = ceilf(t->extent[axis] / (float)p->bins[axis]);
+        if (p->sampling <= 0)
+            t->samples[axis] = asked > (float)p->most_samples ? p->most_samples : (int64_t)asked;
+    }
+    return t->image >= 0;
+}
+
+/* Where sample (sy, sx) of bin (i, j) lies from the centre along one axis. */
+static float turned_offset(const plk_roi *p, const turned *t, int axis, int64_t bin, int64_t k)
+{
+    double step = (double)bin + ((double)k + 0.5) / (double)t->samples[axis];
+    return (float)(step / (double)p->bins[axis] - 0.5) * t->extent[axis];
+}
+
+/* The mean of a bin of one plane; back: *y spread on it. */
+static void turned_bin(const plk_roi *p, const turned *t, int64_t i, int64_t j, float *plane, float *y, int back)
+{
+    float share = 1 / (float)(t->samples[0] * t->samples[1]), sum = 0, bottom = (float)(p->height - 1),
+          right = (float)(p->width - 1);
+    for (int64_t k = 0; k < t->samples[0] * t->samples[1]; k++) {
+        float down = turned_offset(p, t, 0, i, k / t->samples[1]), along = turned_offset(p, t, 1, j, k % t->samples[1]);
+        float row = t->y + down * t->cosine - along * t->sine, column = t->x + along * t->cosine + down * t->sine;
+        if (!(row >= -1 && row <= bottom + 1 && column >= -1 && column <= right + 1))
+            continue;
+        int64_t top = limited(row, p->height - 1), left = limited(column, p->width - 1),
+                below = top + 1 < p->height ? p->width : 0, beside = left + 1 < p->width;
+        float *at = plane + top * p->width + left, fy = below && row > 0 ? row - (float)top : 0,
+              fx = beside && column > 0 ? column - (float)left : 0;
+        if (back) {
+            float g = *y * share;
+            at[0] += g * (1 - fy) * (1 - fx), at[beside] += g * (1 - fy) * fx;
+            at[below] += g * fy * (1 - fx), at[below + beside] += g * fy * fx;
+        } else {
+            sum += (1 - fy) * ((1 - fx) * at[0] + fx * at[beside]);
+            sum += fy * ((1 - fx) * at[below] + fx * at[below + beside]);
+        }
+    }
+    if (!back)
+        *y = sum * share;
+}
+
+/* Channels [begin, end): gradients are added in the order of the regions. */
+typedef struct { const plk_roi *p; const float *rois; float *x, *y; int back; } turned_job;
+
+static void turned_channels(void *arg, int64_t begin, int64_t end)
+{
+    const turned_job *job = arg;
+    const plk_roi *p = job->p;
+    int64_t area = p->height * p->width, bins = p->bins[0] * p->bins[1];
+    for (int64_t r = 0; r < p->n_rois; r++) {
+        turned t;
+        int good = turned_set(p, &t, job->rois + r * 6);
+        for (int64_t c = begin; c < end; c++)
+            for (int64_t k = 0; k < bins; k++) {
+                float *y = job->y + (r * p->channels + c) * bins + k;
+                if (good)
+                    turned_bin(p, &t, k / p->bins[1], k % p->bins[1], job->x + (t.image * p->channels + c) * area, y,
+                               job->back);
+                else if (!job->back)
+                    *y = 0;
+            }
+    }
+}
+
+/* bufs: x, rois (n_rois, 6), y */
+PLK_KERNEL(plk_roi_turned_run)
+{
+    const plk_roi *p = params;
+    (void)scalars;
+    plk_run_parts(p->n_rois * p->channels * p->bins[0] * p->bins[1] * 64, p->channels, 1, turned_channels,
+                  &(turned_job){p, bufs[1], bufs[0], bufs[2], 0});
+    return PL_OK;
+}
+
+/* bufs: dy, rois, dx */
+PLK_KERNEL(plk_roi_turned_backward)
+{
+    const plk_roi *p = params;
+    (void)scalars;
+    memset(bufs[2], 0, sizeof(float) * (size_t)(p->n * p->channels * p->height * p->width));
+    plk_run_parts(p->n_rois * p->channels * p->bins[0] * p->bins[1] * 64, p->channels, 1, turned_channels,
+                  &(turned_job){p, bufs[1], bufs[2], bufs[0], 1});
+    return PL_OK;
+}
+
+/* ---- ROIPooling ------------------------------------------------------------------------------------------------ */
 
 /* First and last pixel (excluded) of every bin of an axis: `ends` (bins, 2). */
 static void bins_set(int64_t *ends, float low, float high, float scale, int64_t bins, int64_t n)

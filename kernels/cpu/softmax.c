@@ -1,6 +1,8 @@
 /* The softmax family in float32. A row stays in the L1 cache for its maximum, exponentials and sum; other axes than the
  * last are computed in tiles of columns. */
 #include "softmax.h"
+#include "engine/core/scratch.h"
+#include "half_rows.h"
 #include "index.h"
 #include "parts.h"
 #include "simd.h"
@@ -151,16 +153,42 @@ typedef struct {
     const float *a, *b;
     float *out;
     const void *lengths;
-    int backward;
+    int backward, status;
     int64_t tiles;
 } job;
 
+/* Rows of 16-bit floats */
+static void half_rows(job *j, int64_t begin, int64_t end)
+{
+    const plk_softmax *p = j->p;
+    float *a = pl_scratch((size_t)(3 * p->n) * sizeof *a), *b = a + p->n, *y = b + p->n;
+    if (!a) {
+        __atomic_store_n(&j->status, PL_ENOMEM, __ATOMIC_RELAXED);
+        return;
+    }
+    for (int64_t r = begin; r < end; r++) {
+        int64_t at = r * p->n;
+        plk_read_row(p->dtype, a, (const plk_half_word *)(const void *)j->a + at, p->n);
+        if (j->backward) {
+            plk_read_row(p->dtype, b, (const plk_half_word *)(const void *)j->b + at, p->n);
+            row_backward(p, a, b, y);
+        } else {
+            row_forward(p, a, y, length_at(p, j->lengths, r));
+        }
+        plk_store_row(p->dtype, (plk_half_word *)(void *)j->out + at, y, p->n);
+    }
+}
+
 static void run_part(void *arg, int64_t begin, int64_t end)
 {
-    const job *j = arg;
+    job *j = arg;
     const plk_softmax *p = j->p;
     const float *a = j->a, *b = j->b;
     float *out = j->out;
+    if (p->dtype != PLK_F32) {
+        half_rows(j, begin, end);
+        return;
+    }
     const void *lengths = j->lengths;
     int backward = j->backward;
     int64_t tiles = j->tiles;
@@ -184,11 +212,12 @@ static void run_part(void *arg, int64_t begin, int64_t end)
     }
 }
 
-static void run(const plk_softmax *p, const float *a, const float *b, float *out, const void *lengths, int backward)
+static int run(const plk_softmax *p, const float *a, const float *b, float *out, const void *lengths, int backward)
 {
     int64_t tiles = (p->inner + COLUMNS - 1) / COLUMNS, units = p->outer * (p->inner == 1 ? 1 : tiles);
-    job j = {p, a, b, out, lengths, backward, tiles};
+    job j = {p, a, b, out, lengths, backward, PL_OK, tiles};
     plk_run_parts(p->outer * p->n * p->inner * 4, units, 1, run_part, &j);
+    return j.status ? pl_fail(j.status, "out of memory for a softmax") : PL_OK;
 }
 
 /* bufs: x, lengths if any, y */
@@ -196,24 +225,21 @@ PLK_KERNEL(plk_softmax_run)
 {
     const plk_softmax *p = params;
     (void)scalars;
-    run(p, bufs[0], NULL, bufs[p->length_bytes ? 2 : 1], p->length_bytes ? bufs[1] : NULL, 0);
-    return PL_OK;
+    return run(p, bufs[0], NULL, bufs[p->length_bytes ? 2 : 1], p->length_bytes ? bufs[1] : NULL, 0);
 }
 
 /* bufs: x, a label that only the gradient reads, y */
 PLK_KERNEL(plk_softmax_output)
 {
     (void)scalars;
-    run(params, bufs[0], NULL, bufs[2], NULL, 0);
-    return PL_OK;
+    return run(params, bufs[0], NULL, bufs[2], NULL, 0);
 }
 
 /* bufs: dy, y, dx */
 PLK_KERNEL(plk_softmax_backward)
 {
     (void)scalars;
-    run(params, bufs[0], bufs[1], bufs[2], NULL, 1);
-    return PL_OK;
+    return run(params, bufs[0], bufs[1], bufs[2], NULL, 1);
 }
 
 static void picked_part(void *arg, int64_t begin, int64_t end)

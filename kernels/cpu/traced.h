@@ -3,7 +3,7 @@
 #define PLK_TRACED_H
 #include <stdint.h>
 /* cffi reads from here on: */
-enum { PLK_TRACED_ARGUMENTS = 256, PLK_TRACED_SCRATCH = -1, PLK_TRACED_CONSTANT = -2, PLK_TRACED_FIXED = -1 };
+enum { PLK_TRACED_ARGUMENTS = 512, PLK_TRACED_SCRATCH = -1, PLK_TRACED_CONSTANT = -2, PLK_TRACED_FIXED = -1 };
 /* Elements [begin, end) of a loop. Returns whether an index was out of range: no memory outside arrays is touched. */
 typedef int (*plk_traced_function)(int64_t begin, int64_t end, void *const *places, const int64_t *sizes,
                                    const double *numbers);

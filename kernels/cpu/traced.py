@@ -3,12 +3,13 @@ plait was built. The last entries of the table."""
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from ...engine import ffi, lib
 from ..loops.arguments import Buffer, Scalar, Scratch
 from ..loops.built import OPERATORS
-from ..loops.c import Constant, Function, functions
+from ..loops.c import Constant, Function, candidates
 from ..loops.nodes import Untraceable
 from ..loops.trace import trace
 from ..native import Native
@@ -22,19 +23,24 @@ STEPS_PER_US = 1000.0
 def traced_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     """The reference's loops, None where it cannot be traced or a loop was not compiled. Any other
     exception is a fault, of the reference or of ours."""
+    if outs and any(prod(t.shape) for t in ins) and not any(prod(t.shape) for t in outs):
+        return None  # no loop would run, so none would refuse an index
     try:
-        t = trace(op, ins, outs, attrs, in_stages=False)
-        for flat in (True, False):
-            made = functions(t, flat)
-            found = [lib.plk_traced_find(f.name.encode()) for f in made]
-            if min(found, default=0) >= 0:
-                return _native(op, made, found, t.scratch_bytes)
+        t = trace(op, ins, outs, attrs, for_cpu=True)
+        found = [_compiled(ways) for ways in candidates(t)]
     except (Untraceable, RecursionError):
-        pass
-    return None
+        return None
+    made = [x for x in found if x is not None]
+    return _native(op, made, t.scratch_bytes) if len(made) == len(found) else None
 
 
-def _native(op: Operator, made: list[Function], found: list[int], scratch_bytes: int) -> Native:
+def _compiled(ways: list[Function]) -> tuple[Function, int] | None:
+    """The first of these functions that was compiled, and its number."""
+    numbers = ((f, lib.plk_traced_find(f.name.encode())) for f in ways)
+    return next(((f, number) for f, number in numbers if number >= 0), None)
+
+
+def _native(op: Operator, made: list[tuple[Function, int]], scratch_bytes: int) -> Native:
     owner: list[Any] = []
 
     def array(kind: str, values: Any) -> Any:
@@ -66,7 +72,7 @@ def _native(op: Operator, made: list[Function], found: list[int], scratch_bytes:
             "unit": f.unit,
             "work": f.work,
         }
-        for f, function in zip(made, found)
+        for f, function in made
     ]
     fields = {
         "n_steps": len(steps),
@@ -74,6 +80,6 @@ def _native(op: Operator, made: list[Function], found: list[int], scratch_bytes:
         "steps": array("plk_traced_step", steps),
         "error": array("char", f"{op.name}: an index is out of range".encode()),
     }
-    cost_us = 0.5 + sum(f.work for f in made) / STEPS_PER_US
-    checks = any(f.checks for f in made)
+    cost_us = 0.5 + sum(f.work for f, _ in made) / STEPS_PER_US
+    checks = any(f.checks for f, _ in made)
     return Native("plk_traced_run", ("plk_traced", fields), cost_us, can_fail=checks, owner=owner)

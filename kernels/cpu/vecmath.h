@@ -30,9 +30,10 @@ PLK_INLINE float plk_fma(float a, float b, float c) { return a * b + c; }
     plk_fma(r, plk_fma(r, plk_fma(r, plk_fma(r, plk_fma(r, 1.990044380e-04f, 1.393454452e-03f), 8.333297064e-03f), \
             4.166645678e-02f), 1.666666672e-01f), 4.9999999e-01f)
 
-PLK_INLINE float plk_exp_f32(float x)
+/* e^x 2^shift */
+PLK_INLINE float plk_exp_shifted_f32(float x, int32_t shift)
 {
-    x = x > 89.0f ? 89.0f : x;
+    x = x > 90.0f ? 90.0f : x;
     x = x < -105.0f ? -105.0f : x;
     float z = plk_fma(x, 1.44269504f, PLK_ROUNDER), n = z - PLK_ROUNDER;
     int32_t k = plk_bits(z) - plk_bits(PLK_ROUNDER), half = k >> 1;
@@ -40,6 +41,19 @@ PLK_INLINE float plk_exp_f32(float x)
     r = plk_fma(n, 2.12194440e-4f, r);
     float p = 1.0f + plk_fma(r * r, PLK_EXP_TAIL(r), r);
     return p * plk_float((int32_t)((uint32_t)(half + 127) << 23)) *
+           plk_float((int32_t)((uint32_t)(k - half + shift + 127) << 23));
+}
+PLK_INLINE float plk_exp_f32(float x) { return plk_exp_shifted_f32(x, 0); }
+
+PLK_INLINE float plk_exp2_f32(float x)
+{
+    x = x > 129.0f ? 129.0f : x;
+    x = x < -151.0f ? -151.0f : x;
+    float z = x + PLK_ROUNDER, n = z - PLK_ROUNDER, f = x - n;
+    int32_t k = plk_bits(z) - plk_bits(PLK_ROUNDER), half = k >> 1;
+    float p = plk_fma(f, plk_fma(f, 1.547589704e-04f, 1.340028354e-03f), 9.618005414e-03f);
+    p = plk_fma(f, plk_fma(f, plk_fma(f, p, 5.550327741e-02f), 2.402265133e-01f), 6.931472063e-01f);
+    return plk_fma(f, p, 1.0f) * plk_float((int32_t)((uint32_t)(half + 127) << 23)) *
            plk_float((int32_t)((uint32_t)(k - half + 127) << 23));
 }
 
@@ -68,27 +82,37 @@ PLK_INLINE float plk_log_near_f32(float n, float f)
     return plk_fma(n, 0.693359375f, f + plk_fma(-0.5f, f2, t));
 }
 
-PLK_INLINE float plk_log_f32(float x)
+/* x = 2^n (1 + f), for x above 0 */
+PLK_INLINE float plk_log_rest_f32(float x, float *n)
 {
     int tiny = x < 1.17549435e-38f;
     float y = tiny ? x * 8388608.0f : x;
     int32_t b = plk_bits(y), k = (b - 0x3f3504f3) >> 23;
-    float f = plk_float((int32_t)((uint32_t)b - ((uint32_t)k << 23))) - 1.0f;
-    float r = plk_log_near_f32((float)(k - (tiny ? 23 : 0)), f);
+    *n = (float)(k - (tiny ? 23 : 0));
+    return plk_float((int32_t)((uint32_t)b - ((uint32_t)k << 23))) - 1.0f;
+}
+/* A logarithm r of x, right where x is 0, infinite or below 0, too */
+PLK_INLINE float plk_log_ends_f32(float x, float r)
+{
     r = x == INFINITY ? INFINITY : r;
     r = x == 0.0f ? -INFINITY : r;
     return x >= 0.0f ? r : NAN;
 }
-
+PLK_INLINE float plk_log_f32(float x)
+{
+    float n, f = plk_log_rest_f32(x, &n);
+    return plk_log_ends_f32(x, plk_log_near_f32(n, f));
+}
 PLK_INLINE float plk_log2_f32(float x)
 {
-    double r = (double)plk_log_f32(x) * 1.4426950408889634;
-    return (float)r;
+    float n, f = plk_log_rest_f32(x, &n);
+    return plk_log_ends_f32(x, plk_fma(plk_log_near_f32(0.0f, f), 1.44269504f, n));
 }
-PLK_INLINE float plk_log10_f32(float x)
+PLK_INLINE float plk_log10_f32(float x)          /* n times the first 11 bits of log10(2) is exact */
 {
-    double r = (double)plk_log_f32(x) * 0.43429448190325182;
-    return (float)r;
+    float n, f = plk_log_rest_f32(x, &n);
+    float r = plk_fma(n, 4.605038981e-06f, plk_log_near_f32(0.0f, f) * 0.43429448f);
+    return plk_log_ends_f32(x, plk_fma(n, 0.301025390625f, r));
 }
 
 PLK_INLINE float plk_log1p_f32(float x)
@@ -213,36 +237,39 @@ PLK_INLINE float plk_tan_by_row(float x, int64_t row)
     }
 PLK_TRIG(sin) PLK_TRIG(cos) PLK_TRIG(tan)
 
-/* In double: log |x| by the atanh series, times y, then exp; so overflow, underflow and denormals are correct. What
- * depends only on y is computed without conditions: with the same y for all x, GCC would not vectorise them. */
+/* m where the mask is -1, v where it is 0. Of a number that is the same for all elements GCC would take a condition out
+ * of the loop, which then is no longer one that it vectorises. */
+PLK_INLINE int32_t plk_masked(int32_t mask, int32_t m, int32_t v) { return (m & mask) | (v & ~mask); }
+
+/* log2 |x| by the atanh series, times y, then 2^t, in double: so overflow, underflow and denormals are correct. */
 PLK_INLINE float plk_pow_f32(float x, float y)
 {
-    double a = (double)fabsf(x);
-    int64_t b = plk_bits64(a), k = (b - 0x3fe6a09e667f3bcdLL) >> 52;
-    double m = plk_double((int64_t)((uint64_t)b - ((uint64_t)k << 52)));
+    const int32_t infinite = 0x7f800000, one = 0x3f800000, nan = 0x7fc00000;
+    int32_t bx = plk_bits(x), by = plk_bits(y), ax = bx & 0x7fffffff, ay = by & 0x7fffffff;
+    uint64_t b = (uint64_t)plk_bits64((double)plk_float(ax));
+    uint64_t k = (b - 0x3fe6a09e667f3bcdULL + (1023ULL << 52)) >> 52;     /* 1023 and the exponent */
+    double m = plk_double((int64_t)(b - (k << 52) + (1023ULL << 52)));
     double s = (m - 1.0) / (m + 1.0), u = s * s;
-    double l = 2.0 * s * (1.0 + u * (1.0 / 3 + u * (1.0 / 5 + u * (1.0 / 7 + u * (1.0 / 9 + u * (1.0 / 11
-        + u * (1.0 / 13)))))));
-    double magic = 6755399441055744.0;
-    double kd = plk_double(k + plk_bits64(magic)) - magic;
-    double t = (double)y * (l * 1.4426950408889634 + kd);
-    t = a == 0.0 ? (y < 0.0f ? 2000.0 : -2000.0) : t;
-    t = a == (double)INFINITY ? (y < 0.0f ? -2000.0 : 2000.0) : t;
+    double l = plk_fma64(u, plk_fma64(u, 3.40759353825710709e-01, 4.11671135128737598e-01), 5.77083611559486842e-01);
+    l = plk_fma64(u, plk_fma64(u, l, 9.61796673200305596e-01), 2.88539008179020051);
+    double kd = plk_double((int64_t)(k | 0x4330000000000000ULL)) - (4503599627370496.0 + 1023.0);
+    double t = (double)y * plk_fma64(s, l, kd);
     t = t > 1000.0 ? 1000.0 : t;
     t = t < -1000.0 ? -1000.0 : t;
-    double z = t + magic, r = (t - (z - magic)) * 0.69314718055994531;
-    double p = 1.0 + r * (1.0 + r * (0.5 + r * (1.0 / 6 + r * (1.0 / 24 + r * (1.0 / 120 + r * (1.0 / 720
-        + r * (1.0 / 5040)))))));
-    float v = (float)(p * plk_double((int64_t)((uint64_t)(plk_bits64(z) - plk_bits64(magic) + 1023) << 52)));
-    float w = truncf(y), h = truncf(y * 0.5f), of_negative = w == y ? 0.0f : NAN;
-    int32_t odd = w == y && h + h != y && fabsf(y) < 16777216.0f ? (int32_t)0x80000000 : 0;
-    v = x < 0.0f ? v + (a == (double)INFINITY ? 0.0f : of_negative) : v;
-    v = x == x ? plk_float(plk_bits(v) ^ (plk_bits(x) & odd)) : NAN;
-    v = y == y ? v : NAN;
-    float of_one = fabsf(y) == INFINITY ? 1.0f : v;
-    v = a == 1.0 ? of_one : v;
-    v = x == 1.0f ? 1.0f : v;
-    return y == 0.0f ? 1.0f : v;
+    double z = t + PLK_ROUNDER64, f = t - (z - PLK_ROUNDER64);
+    double p = plk_fma64(f, plk_fma64(f, 1.53149468902090530e-05, 1.54671106676385712e-04), 1.33334307872691308e-03);
+    p = plk_fma64(f, plk_fma64(f, p, 9.61803690991097290e-03), 5.55041096257046160e-02);
+    p = plk_fma64(f, plk_fma64(f, plk_fma64(f, p, 2.40226510758591999e-01), 6.93147180541656360e-01), 1.0);
+    int32_t v = plk_bits((float)(p * plk_double((int64_t)((uint64_t)(plk_bits64(z) - plk_bits64(PLK_ROUNDER64) + 1023)
+                                                          << 52))));
+    float w = truncf(y), h = truncf(y * 0.5f);
+    int32_t odd = -(int32_t)((w == y) & (h + h != y) & (ay < 0x4b800000)) & (int32_t)0x80000000;
+    v = plk_masked(-(int32_t)(ax == one), one, v);
+    v = plk_masked(-(int32_t)((ax == 0) | (ax == infinite)), -(int32_t)((ax != 0) != (by < 0)) & infinite, v);
+    v |= -(int32_t)((bx < 0) & (ax != 0) & (ax < infinite) & (w != y)) & nan;
+    v ^= bx & odd;
+    v |= -(int32_t)((ax > infinite) | (ay > infinite)) & nan;
+    return plk_float(plk_masked(-(int32_t)((bx == one) | (ay == 0)), one, v));
 }
 
 /* x to the power of 0, 1, 2, 3 or 4, for the same y for all x */
@@ -261,6 +288,107 @@ PLK_INLINE float plk_pow_small_f32(float x, float y)
 PLK_INLINE double plk_pow_small_f64(double x, double y)
 {
     return y == 2 ? x * x : y == 1 ? x : y == 3 ? x * x * x : y == 4 ? x * x * (x * x) : 1;
+}
+
+/* ---- hyperbolic and inverse functions ---- */
+PLK_INLINE float plk_with_sign(float v, float of)                /* v is not negative */
+{
+    return plk_float(plk_bits(v) | (plk_bits(of) & (int32_t)0x80000000));
+}
+PLK_INLINE float plk_sinh_f32(float x)
+{
+    float a = fabsf(x), u = a * a, h = plk_exp_shifted_f32(a, -1);
+    float p = plk_fma(u, plk_fma(u, 2.037740735e-04f, 8.330211385e-03f), 1.666671825e-01f);
+    return plk_with_sign(a < 1.0f ? plk_fma(a * u, p, a) : h - 0.25f / h, x);
+}
+PLK_INLINE float plk_cosh_f32(float x)
+{
+    float h = plk_exp_shifted_f32(fabsf(x), -1);
+    return h + 0.25f / h;
+}
+/* Above 2^28 log(2 a) */
+PLK_INLINE float plk_asinh_f32(float x)
+{
+    float a = fabsf(x), u = a * a;
+    int large = a > 268435456.0f;
+    float r = plk_log1p_f32(large ? a : a + u / (1.0f + sqrtf(1.0f + u)));
+    return plk_with_sign(large ? r + 0.69314718f : r, x);
+}
+PLK_INLINE float plk_acosh_f32(float x)
+{
+    float t = x - 1.0f;
+    int large = x > 268435456.0f;
+    float r = plk_log1p_f32(large ? x : t + sqrtf(t * (t + 2.0f)));
+    r = large ? r + 0.69314718f : r;
+    return x >= 1.0f ? r : NAN;
+}
+PLK_INLINE float plk_atanh_f32(float x)
+{
+    float a = fabsf(x);
+    return plk_with_sign(0.5f * plk_log1p_f32((a + a) / (1.0f - a)), x);
+}
+#define PLK_HALF_PI 1.57079633f
+#define PLK_HALF_PI_REST (-4.37113900e-08f)
+PLK_INLINE float plk_atan_unit_f32(float q)                      /* of [0, 1] */
+{
+    float u = q * q;
+    float p = plk_fma(u, plk_fma(u, 2.920638261e-03f, -1.636771507e-02f), 4.321152004e-02f);
+    p = plk_fma(u, plk_fma(u, plk_fma(u, p, -7.552185959e-02f), 1.066599165e-01f), -1.421105210e-01f);
+    return plk_fma(q * u, plk_fma(u, plk_fma(u, p, 1.999377246e-01f), -3.333315272e-01f), q);
+}
+PLK_INLINE float plk_atan_f32(float x)
+{
+    float a = fabsf(x);
+    int steep = a > 1.0f;
+    float r = plk_atan_unit_f32((steep ? 1.0f : a) / (steep ? a : 1.0f));
+    return plk_with_sign(steep ? PLK_HALF_PI - r + PLK_HALF_PI_REST : r, x);
+}
+PLK_INLINE float plk_atan2_f32(float y, float x)
+{
+    float a = fabsf(x), b = fabsf(y);
+    int steep = b > a;
+    float low = steep ? a : b, high = steep ? b : a, q = low / high;
+    q = low == high ? 1.0f : q;
+    q = a + b == 0.0f ? 0.0f : q;
+    float r = plk_atan_unit_f32(q);
+    r = steep ? PLK_HALF_PI - r + PLK_HALF_PI_REST : r;
+    r = plk_bits(x) < 0 ? 2.0f * PLK_HALF_PI - r + 2.0f * PLK_HALF_PI_REST : r;
+    return plk_with_sign(r, y);
+}
+/* asin(a) for a <= 1/2, else pi / 2 - 2 asin(sqrt((1 - a) / 2)): *far says which, the value is that of the smaller */
+PLK_INLINE float plk_asin_near_f32(float a, int *far)
+{
+    *far = a > 0.5f;
+    float h = 0.5f * (1.0f - a), u = *far ? h : a * a, s = *far ? sqrtf(h) : a;
+    float p = plk_fma(u, plk_fma(u, 4.223057968e-02f, 2.414097048e-02f), 4.547834691e-02f);
+    return plk_fma(s * u, plk_fma(u, plk_fma(u, p, 7.495232634e-02f), 1.666675413e-01f), s);
+}
+PLK_INLINE float plk_asin_f32(float x)
+{
+    int far;
+    float r = plk_asin_near_f32(fabsf(x), &far);
+    return plk_with_sign(far ? PLK_HALF_PI - 2.0f * r + PLK_HALF_PI_REST : r, x);
+}
+PLK_INLINE float plk_acos_f32(float x)
+{
+    int far;
+    float r = plk_asin_near_f32(fabsf(x), &far);
+    float below = x < 0.0f ? 2.0f * PLK_HALF_PI - 2.0f * r + 2.0f * PLK_HALF_PI_REST : 2.0f * r;
+    return far ? below : PLK_HALF_PI - (plk_with_sign(r, x) - PLK_HALF_PI_REST);
+}
+/* A third of the exponent, then two of Halley's steps */
+PLK_INLINE float plk_cbrt_f32(float x)
+{
+    float v = fabsf(x);
+    float up = v < 1e-30f ? 281474976710656.0f : v > 1e30f ? 3.5527136788005009e-15f : 1.0f;
+    float down = v < 1e-30f ? 1.52587890625e-05f : v > 1e30f ? 65536.0f : 1.0f;
+    float a = v * up, y = plk_float((int32_t)((float)plk_bits(a) * 0.333333333f) + 0x2a5119f2);
+    for (int i = 0; i < 2; i++) {
+        float cube = y * y * y;
+        y -= y * ((cube - a) / (cube + cube + a));
+    }
+    y *= down;
+    return v > 0.0f && v < INFINITY ? plk_with_sign(y, x) : x;
 }
 
 PLK_INLINE float plk_sqrt_f32(float x) { return sqrtf(x); }
@@ -345,9 +473,9 @@ PLK_INLINE double plk_abs_f64(double x) { return fabs(x); }
 #define PLK_LIBM1_F64(name) PLK_INLINE double plk_##name##_f64(double x) { return name(x); }
 #define PLK_BY_DOUBLE(name) \
     PLK_INLINE float plk_##name##_f32(float x) { return (float)plk_##name##_f64((double)x); }
-PLK_LIBM1(asin) PLK_LIBM1(acos) PLK_LIBM1(atan) PLK_LIBM1(sinh) PLK_LIBM1(cosh) PLK_LIBM1(asinh) PLK_LIBM1(acosh)
-PLK_LIBM1(atanh) PLK_LIBM1(cbrt) PLK_LIBM1(lgamma) PLK_LIBM1(tgamma) PLK_LIBM1(floor) PLK_LIBM1(ceil)
-PLK_LIBM1(trunc) PLK_LIBM1(rint) PLK_LIBM1(erfc)
+PLK_LIBM1(lgamma) PLK_LIBM1(tgamma) PLK_LIBM1(floor) PLK_LIBM1(ceil) PLK_LIBM1(trunc) PLK_LIBM1(rint) PLK_LIBM1(erfc)
+PLK_LIBM1_F64(asin) PLK_LIBM1_F64(acos) PLK_LIBM1_F64(atan) PLK_LIBM1_F64(sinh) PLK_LIBM1_F64(cosh)
+PLK_LIBM1_F64(asinh) PLK_LIBM1_F64(acosh) PLK_LIBM1_F64(atanh) PLK_LIBM1_F64(cbrt) PLK_LIBM1_F64(exp2)
 PLK_LIBM1_F64(exp) PLK_LIBM1_F64(expm1) PLK_LIBM1_F64(log) PLK_LIBM1_F64(log2) PLK_LIBM1_F64(log10)
 PLK_LIBM1_F64(log1p) PLK_LIBM1_F64(tanh) PLK_LIBM1_F64(erf) PLK_LIBM1_F64(sin) PLK_LIBM1_F64(cos) PLK_LIBM1_F64(tan)
 PLK_LIBM1_F64(sqrt) PLK_LIBM1_F64(fabs) PLK_LIBM1_F64(round)
@@ -356,7 +484,6 @@ PLK_BY_DOUBLE(digamma) PLK_BY_DOUBLE(trigamma) PLK_BY_DOUBLE(erfinv)
 PLK_INLINE double plk_pow_f64(double x, double y) { return pow(x, y); }
 PLK_INLINE float plk_hypot_f32(float x, float y) { return hypotf(x, y); }
 PLK_INLINE double plk_hypot_f64(double x, double y) { return hypot(x, y); }
-PLK_INLINE float plk_atan2_f32(float x, float y) { return atan2f(x, y); }
 PLK_INLINE double plk_atan2_f64(double x, double y) { return atan2(x, y); }
 PLK_INLINE float plk_copysign_f32(float x, float y) { return copysignf(x, y); }
 PLK_INLINE double plk_copysign_f64(double x, double y) { return copysign(x, y); }
@@ -395,23 +522,82 @@ PLK_INLINE float plk_floordiv_f32(float x, float y)
     q -= r != 0.0f && (r < 0.0f) != (y < 0.0f) ? 1.0f : 0.0f;
     return q == 0.0f ? copysignf(0.0f, x / y) : rintf(q);
 }
-PLK_INLINE int64_t plk_mod_int(int64_t x, int64_t y)
+/* Division of integers that loops vectorise: of up to 32 bits in a float or double, whose quotient times 1 and a little
+ * is on the right side of every whole number; of 64 bits an estimate that is corrected twice. div and fmod: towards
+ * zero, as C; floordiv and mod: downwards. By zero all are 0; the least number by -1 wraps. */
+PLK_INLINE float plk_whole8(float t, int down)
 {
-    if (y == 0 || y == -1)
-        return 0;
-    int64_t r = x % y;
-    return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+    return down ? floorf(t + fabsf(t) * 0x1p-18f) : truncf(t + t * 0x1p-18f);
 }
-PLK_INLINE int64_t plk_fmod_int(int64_t x, int64_t y) { return y == 0 || y == -1 ? 0 : x % y; }
-PLK_INLINE int64_t plk_div_int(int64_t x, int64_t y)    /* towards zero, as C; by zero 0 */
+PLK_INLINE int32_t plk_quotient8(int32_t x, int32_t y, int down)
 {
-    return y == 0 ? 0 : y == -1 ? (int64_t)(0 - (uint64_t)x) : x / y;
+    int32_t q = (int32_t)plk_whole8((float)x * (1.0f / (float)(y == 0 ? 1 : y)), down);
+    return y == 0 ? 0 : q;
 }
-PLK_INLINE int64_t plk_floordiv_int(int64_t x, int64_t y)
+PLK_INLINE int32_t plk_rest8(int32_t x, int32_t y, int down)
 {
-    int64_t q = plk_div_int(x, y);
-    return y != 0 && y != -1 && x % y != 0 && (x < 0) != (y < 0) ? q - 1 : q;
+    return y == 0 ? 0 : x - plk_quotient8(x, y, down) * y;
 }
+PLK_INLINE double plk_whole32(int32_t x, int32_t y, int down)
+{
+    double t = (double)x * (1.0 / (double)(y == 0 ? 1 : y));
+    return down ? floor(t + fabs(t) * 0x1p-44) : trunc(t + t * 0x1p-44);
+}
+PLK_INLINE int32_t plk_quotient32(int32_t x, int32_t y, int down)
+{
+    double q = plk_whole32(x, y, down);
+    int32_t whole = (int32_t)(q > 2147483647.0 ? -2147483648.0 : q);
+    return y == 0 ? 0 : whole;
+}
+PLK_INLINE int32_t plk_rest32(int32_t x, int32_t y, int down)
+{
+    int32_t rest = (int32_t)((double)x - plk_whole32(x, y, down) * (double)y);
+    return y == 0 ? 0 : rest;
+}
+#ifdef __AVX512DQ__                                    /* which converts and multiplies 64-bit integers */
+PLK_INLINE int64_t plk_divided64(int64_t x, int64_t y, int down, int64_t *rest)
+{
+    double inverse = 1.0 / (double)y, t = (double)x * inverse;
+    int64_t q = (int64_t)(t < 0x1p63 ? t : 0x1.fffffffffffffp62);
+    int64_t r = (int64_t)((uint64_t)x - (uint64_t)q * (uint64_t)y);
+    double u = (double)r * inverse;
+    int64_t more = (int64_t)(u + copysign(0.5, u));                /* so that |r| <= |y| / 2 is left */
+    q += more;
+    r = (int64_t)((uint64_t)r - (uint64_t)more * (uint64_t)y);
+    int64_t step = (r ^ y) < 0 ? -1 : 1;
+    step = (r != 0) & ((r ^ (down ? y : x)) < 0) ? step : 0;
+    *rest = (int64_t)((uint64_t)r - (uint64_t)step * (uint64_t)y);
+    return q + step;
+}
+#else
+PLK_INLINE int64_t plk_divided64(int64_t x, int64_t y, int down, int64_t *rest)
+{
+    int64_t q = x / y, r = x - q * y;
+    int below = down && r != 0 && (r ^ y) < 0;
+    *rest = below ? r + y : r;
+    return q - below;
+}
+#endif
+PLK_INLINE int64_t plk_quotient64(int64_t x, int64_t y, int down)
+{
+    int64_t rest, q = plk_divided64(x, y == 0 || y == -1 ? 1 : y, down, &rest);
+    q = y == -1 ? (int64_t)(0 - (uint64_t)x) : q;
+    return y == 0 ? 0 : q;
+}
+PLK_INLINE int64_t plk_rest64(int64_t x, int64_t y, int down)
+{
+    int64_t rest;
+    plk_divided64(x, y == 0 || y == -1 ? 1 : y, down, &rest);
+    return rest;
+}
+#define PLK_BY_WIDTH(name, x, y, down) \
+    _Generic((x), int8_t: _Generic((y), int8_t: name##8, default: name##32), \
+                  uint8_t: _Generic((y), uint8_t: name##8, default: name##32), \
+                  default: _Generic((x) + (y), int: name##32, default: name##64))(x, y, down)
+#define plk_div_int(x, y) PLK_BY_WIDTH(plk_quotient, x, y, 0)
+#define plk_fmod_int(x, y) PLK_BY_WIDTH(plk_rest, x, y, 0)
+#define plk_floordiv_int(x, y) PLK_BY_WIDTH(plk_quotient, x, y, 1)
+#define plk_mod_int(x, y) PLK_BY_WIDTH(plk_rest, x, y, 1)
 /* Of the absolute values; of 0 and 0 it is 0. */
 PLK_INLINE int64_t plk_gcd_int(int64_t x, int64_t y)
 {

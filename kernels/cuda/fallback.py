@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ...engine import ffi, lib, log
+from ...engine import cpu, ffi, lib, log
 from ...engine.error import DeferredError
+from .. import backend
 from ..layouts import physical_shape
-from ..record import Operator
+from ..record import Operator, Type
 from ..reference import Call, call_of, run_python
 from ..spec import NUMPY_DTYPES, Spec
 from ..traits import PythonKernel
@@ -36,7 +37,7 @@ def _run(params, bufs, scalars):
         if call.op.has(PythonKernel):
             run_python(call, bufs)
         elif cupy() is None or call.rng is not None or call.op in _on_numpy:
-            _run_on_numpy(call, bufs)
+            _run_on_numpy(call, bufs, scalars)
         else:
             _run_on_cupy(call, bufs)
         return lib.PL_OK
@@ -69,16 +70,33 @@ def _report(op: Operator, where: str) -> None:
 # ---- NumPy ---------------------------------------------------------------------------------------
 
 
-def _run_on_numpy(call: Call, bufs) -> None:
-    _report(call.op, "NumPy, through the host")
+def _run_on_numpy(call: Call, bufs, scalars=None) -> None:
     n = len(call.in_specs)
     memory = [read(bufs[i], s) for i, s in enumerate(call.in_specs)]
     targets = [_host_buffer(s) for s in call.out_specs]
-    call.run(memory, [*targets, *(memory[i] for i in call.mutated)])
+    if call.rng is None or not _drawn(call, [*memory, *targets], scalars):
+        _report(call.op, "NumPy, through the host")
+        call.run(memory, [*targets, *(memory[i] for i in call.mutated)])
     for i, target in enumerate(targets):
         write(bufs[n + i], call.out_specs[i], target)
     for i in call.mutated:
         write(bufs[i], call.in_specs[i], memory[i])
+
+
+def _drawn(call: Call, memory: list[np.ndarray], scalars) -> bool:
+    """Runs the CPU's kernel of an operator that draws random numbers, if it has one: a seed gives
+    the same numbers on all devices. memory: of inputs and outputs."""
+    ins, outs = (
+        [Type(s.shape, s.dtype) for s in specs] for specs in (call.in_specs, call.out_specs)
+    )
+    found = backend.of(cpu()).kernels.choose(call.op, ins, outs, call.attrs)
+    if found is None or found.python:
+        return False
+    _report(call.op, "the CPU's kernel, through the host")
+    bound = backend.bind_struct(call.op, found, cpu())
+    places = ffi.new("void *[]", [ffi.cast("void *", a.ctypes.data) for a in memory])
+    _check(getattr(lib, found.function)(bound.params or ffi.NULL, places, scalars))
+    return True
 
 
 def _host_buffer(s: Spec) -> np.ndarray:

@@ -13,9 +13,10 @@ DEVICE float plk_as_bfloat16_f32(float x) { return to_float(to_bfloat16(x)); }
 #define BOTH(name) \
     DEVICE float plk_##name##_f32(float x) { return name##f(x); } \
     DEVICE double plk_##name##_f64(double x) { return name(x); }
-BOTH(exp) BOTH(expm1) BOTH(log) BOTH(log2) BOTH(log10) BOTH(log1p) BOTH(tanh) BOTH(erf) BOTH(erfc) BOTH(sin) BOTH(cos)
-BOTH(tan) BOTH(asin) BOTH(acos) BOTH(atan) BOTH(sinh) BOTH(cosh) BOTH(asinh) BOTH(acosh) BOTH(atanh) BOTH(cbrt)
-BOTH(lgamma) BOTH(tgamma) BOTH(floor) BOTH(ceil) BOTH(trunc) BOTH(rint) BOTH(round) BOTH(sqrt) BOTH(fabs)
+BOTH(exp) BOTH(exp2) BOTH(expm1) BOTH(log) BOTH(log2) BOTH(log10) BOTH(log1p) BOTH(tanh) BOTH(erf) BOTH(erfc)
+BOTH(sin) BOTH(cos) BOTH(tan) BOTH(asin) BOTH(acos) BOTH(atan) BOTH(sinh) BOTH(cosh) BOTH(asinh) BOTH(acosh)
+BOTH(atanh) BOTH(cbrt) BOTH(lgamma) BOTH(tgamma) BOTH(floor) BOTH(ceil) BOTH(trunc) BOTH(rint) BOTH(round)
+BOTH(sqrt) BOTH(fabs)
 #undef BOTH
 #define BOTH(name) \
     DEVICE float plk_##name##_f32(float x, float y) { return name##f(x, y); } \

@@ -11,7 +11,9 @@ import numpy as np
 
 from ..shapes import contiguous
 from .functions import FUNCTIONS
-from .nodes import Node, Strided, Untraceable
+from .nodes import Checked, Map, Node, Strided, Untraceable
+
+SPECIAL = 25  # operations that a special function takes, about
 
 
 class Unknown(Untraceable, AttributeError):
@@ -132,6 +134,10 @@ class Namespace:
     def __getattr__(self, name):
         return getattr(np, name)
 
+    @property
+    def random(self) -> Any:
+        raise Untraceable("it calls an operator that draws random numbers")
+
     def _new(self, shape, value, dtype) -> Array:
         shape = (shape,) if hasattr(shape, "__index__") else tuple(shape)
         t = self._tracer
@@ -149,6 +155,22 @@ class Namespace:
         return self._new(
             shape, fill_value, dtype or np.asarray(self._tracer.like(fill_value)).dtype
         )
+
+    def special(self, name: str, x: Array) -> Array:
+        """A function of kernels/special.py, in double."""
+        t = self._tracer
+        of = t.cast(t.node(x), "float64")
+        made = Map(f"plk_{name}_f64({{0}})", [of], "float64")
+        made.weight += SPECIAL
+        return Array(t, made)
+
+    def checked(self, x: Array, n: int, negative: bool = False) -> Array:
+        """Whole indices of an axis of n elements. A call with another one fails: here where
+        `negative` is not, else where they are used."""
+        t = self._tracer
+        if not t.for_cpu:
+            raise Untraceable("it looks at values")
+        return x if negative else Array(t, Checked(t.node(x), n))
 
     def asarray(self, x: Any, dtype: Any = None) -> Any:
         x = self._tracer.joined(x)

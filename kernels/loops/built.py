@@ -18,21 +18,99 @@ from .trace import trace
 ALL = ()
 # operator -> its samples without another kernel, or ALL; their loops are not slower than NumPy
 OPERATORS: dict[str, tuple[int, ...]] = {
+    "Correlation": ALL,
+    "_correlation_grad": ALL,
+    "BatchNorm_v1": (1,),
+    "Crop": ALL,
+    "IdentityAttachKLSparseReg": ALL,
+    "LayerNorm": (1,),
+    "LeakyReLU": (4,),
+    "Pooling": (7, 8, 9),
+    "Pooling_v1": ALL,
+    "SequenceMask": (0,),
+    "_NoGradient": ALL,
+    "_adaptive_avg_pool_grad": ALL,
+    "_contrib_AdaptiveAvgPooling2D": (1, 2, 3),
+    "_contrib_BatchNormWithReLU": ALL,
+    "_contrib_DeformablePSROIPooling": ALL,
     "_contrib_MultiBoxPrior": ALL,
+    "_contrib_SyncBatchNorm": (1,),
     "_contrib_allclose": ALL,
+    "_contrib_box_encode": ALL,
+    "_contrib_count_sketch": ALL,
+    "_contrib_edge_id": ALL,
+    "_contrib_getnnz": ALL,
     "_contrib_group_adagrad_update": ALL,
+    "_contrib_index_array": ALL,
+    "_contrib_index_copy": ALL,
     "_ctc_lattice": ALL,
+    "_cvcopyMakeBorder": ALL,
+    "_cvimresize": (16,),
+    "_deformable_psroi_grad": ALL,
+    "_image_adjust_lighting": ALL,
+    "_image_crop": ALL,
+    "_image_random_brightness": ALL,
+    "_image_random_contrast": ALL,
+    "_image_random_hue": ALL,
+    "_image_random_lighting": ALL,
+    "_image_random_saturation": ALL,
+    "_image_resize": (0, 1, 2),
+    "_image_tensor_normalize": (0,),
     "_image_to_tensor": ALL,
     "_linalg_extracttrian": ALL,
+    "_linalg_gemm2": (5, 6),
     "_linalg_maketrian": ALL,
+    "_linalg_sumlogdiag": ALL,
+    "_np_cumsum": (3,),
     "_pick_log_softmax_grad": (2,),
+    "_polygamma": (0, 1),
     "_pool_pick": ALL,
-    "Crop": ALL,
+    "_prod_others": ALL,
+    "_random_gamma": ALL,
+    "_random_gamma_like": ALL,
+    "_random_generalized_negative_binomial": ALL,
+    "_random_generalized_negative_binomial_like": ALL,
+    "_random_negative_binomial": ALL,
+    "_random_negative_binomial_like": ALL,
+    "_random_pdf_dirichlet": ALL,
+    "_random_pdf_exponential": ALL,
+    "_random_pdf_gamma": ALL,
+    "_random_pdf_generalized_negative_binomial": ALL,
+    "_random_pdf_negative_binomial": ALL,
+    "_random_pdf_normal": ALL,
+    "_random_pdf_poisson": ALL,
+    "_random_pdf_uniform": ALL,
+    "_random_poisson": ALL,
+    "_random_poisson_like": ALL,
+    "_ravel_multi_index": ALL,
+    "_running": ALL,
+    "_sample_exponential": ALL,
+    "_sample_gamma": ALL,
+    "_sample_generalized_negative_binomial": ALL,
+    "_sample_multinomial": ALL,
+    "_sample_negative_binomial": ALL,
+    "_sample_normal": ALL,
+    "_sample_poisson": ALL,
+    "_sample_uniform": ALL,
+    "_sparse_retain": ALL,
+    "_standard_gamma": ALL,
+    "_strided_grad": (1,),
+    "_unravel_index": ALL,
+    "_zeros_without_dtype": ALL,
+    "add_n": (1,),
+    "cast_storage": ALL,
+    "col2im": ALL,
     "diag": (3,),
+    "fill_element_0index": ALL,
+    "khatri_rao": ALL,
+    "log_softmax": (2,),
     "multi_lars": ALL,
     "multi_sum_sq": ALL,
+    "norm": (3,),
+    "reset_arrays": ALL,
     "shape_array": ALL,
     "size_array": ALL,
+    "softmax": (2,),
 }
 
 
@@ -83,6 +161,8 @@ def functions() -> dict[str, str]:
             for ins, outs, attrs in calls(op, dtype, numbers):
                 found |= _printed(op, ins, outs, attrs)
                 for other in _resized(ins):
+                    if other == ins:
+                        continue
                     with contextlib.suppress(OperatorError, ValueError, IndexError):
                         found |= _printed(op, other, list(op.infer(list(other), **attrs)), attrs)
     return found
@@ -90,7 +170,7 @@ def functions() -> dict[str, str]:
 
 def _printed(op: Operator, ins: list[Type], outs: list[Type], attrs: dict) -> dict[str, str]:
     try:
-        made = c.functions(trace(op, ins, outs, attrs, in_stages=False))
+        made = c.candidates(trace(op, ins, outs, attrs, for_cpu=True))
     except (Untraceable, RecursionError):
         return {}
-    return {f.name: f.text for f in made}
+    return {f.name: f.text for ways in made for f in ways}

@@ -20,15 +20,13 @@ import numpy as np
 
 from ..shapes import lines
 from .arguments import Buffer, Copy, Float64, Int64, Scalar, Scratch
+from .nest import Nest, Spot, parts
 from .nodes import (
     INDEX,
     JOINS,
     TYPES,
-    Cast,
     Leaf,
-    Map,
     Node,
-    Number,
     Reduce,
     Scan,
     Scatter,
@@ -54,6 +52,7 @@ STORES = {"float16": "float_to_half((float)({}))", "bfloat16": "float_to_brain((
 SMALL = ("uint8", "int8", "uint16", "int16")
 WORD = re.compile(r"[A-Za-z_]\w*")
 HEAD = """#include <stdbool.h>
+#include "draws.h"
 #include "half.h"
 #include "kernel.h"
 #include "traced.h"
@@ -106,8 +105,10 @@ class CText(Text):
     """The statements of one loop. Each use of a size is an argument of its own: sizes that happen
     to be equal, or 1, make no other text."""
 
-    def __init__(self) -> None:
+    def __init__(self, axes: Sequence[str] = ()) -> None:
+        """axes: the loop's variables, the innermost one last."""
         super().__init__()
+        self.axes = axes
         self._uses = 0
         self.checks = False
 
@@ -117,10 +118,7 @@ class CText(Text):
         return f"const {kind} {name} = {text};"
 
     def load(self, leaf: Leaf, at: Sequence[str]) -> str:
-        name = self.argument(f"const {STORED[leaf.stored]} *", leaf.place)
-        offset = None if leaf.is_whole else leaf.offset
-        one = f"{name}[{self.flat(at, leaf.strides, offset)}]"
-        return self.value(leaf.kind, LOADS.get(leaf.stored, "{}").format(one))
+        return self.read(leaf, self.flat(at, leaf.strides, None if leaf.is_whole else leaf.offset))
 
     def converted(self, dtype: np.dtype, source: np.dtype, name: str) -> str:
         return converted(dtype.name, source.name, name)
@@ -180,40 +178,60 @@ class CText(Text):
         self.checks = True
         self.lines.append(f"bad |= {i} < 0 || {i} >= {self.size(n)};")
 
-    def parted(self, *names: str) -> tuple[list[str], list[str]]:
-        """(the lines that do not depend on these variables, those that do)"""
-        varying, fixed, inner = set(names), [], []
+    def read(self, leaf: Leaf, flat: str) -> str:
+        """The element of an array in memory at a flat place."""
+        name = self.argument(f"const {STORED[leaf.stored]} *", leaf.place)
+        return self.value(leaf.kind, LOADS.get(leaf.stored, "{}").format(f"{name}[{flat}]"))
+
+    def spot(self, spot: Spot) -> str:
+        """A sum of steps along the loop's axes."""
+        last, parts = len(self.axes) - 1, []
+        for d, (i, s) in enumerate(zip(self.axes, spot.affine.steps)):
+            if s:
+                parts.append(i if s == 1 and d == last else f"{i} * {self.size(s)}")
+        for node, s in spot.affine.picked:
+            i = self.element(node, ())
+            parts.append(i if s == 1 else f"{i} * {self.size(s)}")
+        if spot.printed:
+            parts.append(self.size(spot.affine.offset))
+        return self.place(" + ".join(parts)) if parts else "0"
+
+    def levels(self, *names: str) -> list[list[str]]:
+        """The lines that depend on none of these variables of nested loops, those that depend on
+        the first one, ..."""
+        depth = {name: d for d, name in enumerate(names, 1)}
+        found: list[list[str]] = [[] for _ in range(len(names) + 1)]
         for line in self.lines:
             words = WORD.findall(line)
-            if varying.isdisjoint(words):
-                fixed.append(line)
-                continue
-            inner.append(line)
+            deepest = max((depth.get(w, 0) for w in words), default=0)
+            found[deepest].append(line)
             if words[0] == "const":
-                varying.add(words[2])
-        return fixed, inner
+                depth[words[2]] = deepest
+        return found
 
 
-def functions(t: Tracer, flat: bool = True) -> list[Function]:
-    """The loops of a recorded call. flat: of arrays that are walked as one, the axes are one.
-    Raises Untraceable."""
-    return [_function(step, flat) for step in t.needed()]
+def candidates(t: Tracer) -> list[list[Function]]:
+    """The loops of a recorded call, each in the ways in which it can be written, the fastest one
+    first. The last way serves other sizes too. Raises Untraceable."""
+    steps: list[Step] = []
+    for step in t.needed():
+        steps += parts(step) if isinstance(step, Write) else [step]
+    return [list({f.name: f for f in _candidates(step)}.values()) for step in steps]
 
 
-def _function(step: Step, flat: bool) -> Function:
+def _candidates(step: Step) -> list[Function]:
     if isinstance(step, Copy):
         text = (
             f"({ARGUMENTS})\n{{\n    memcpy((char *)p[0] + begin, (const char *)p[1] + begin,"
             " (size_t)(end - begin));\n    return 0;\n}\n"
         )
-        return Function(
-            text, [step.to, step.source], [], [], step.nbytes, 64, step.nbytes // 4, False
-        )
+        places = [step.to, step.source]
+        return [Function(text, places, [], [], step.nbytes, 64, step.nbytes // 4, False)]
     if isinstance(step, Write):
-        return _write(step, flat)
+        return [_write(step, merge) for merge in (True, False)]
     if isinstance(step, Reduce):
-        return _reduce(step)
-    return _scan(step) if isinstance(step, Scan) else _scatter(step)
+        return _reductions(step)
+    return [_scan(step) if isinstance(step, Scan) else _scatter(step)]
 
 
 ARGUMENTS = "int64_t begin, int64_t end, void *const *p, const int64_t *s, const double *d"
@@ -256,56 +274,47 @@ def _indented(lines: Sequence[str], by: int = 1) -> list[str]:
     return ["    " * by + line for line in lines]
 
 
-def _is_flat(x: Node, shape: tuple[int, ...]) -> bool:
-    """Are all arrays that it reads walked from one end to the other?"""
-    if isinstance(x, Leaf):
-        return x.shape == shape and x.is_whole or prod(x.shape) == 1
-    if isinstance(x, (Map, Cast)):
-        return all(_is_flat(of, shape) for of in x.of)
-    return isinstance(x, Number)
-
-
-def _write(step: Write, flat: bool) -> Function:
-    shape, k = tuple(step.nodes[0].shape), CText()
-    n = prod(shape)
-    if flat and len(shape) > 1 and all(_is_flat(x, shape) for x in step.nodes):
-        nodes = [_flattened(x, step.nodes[0].shape, n) for x in step.nodes]
-        shape = (n,)
-    else:
-        nodes = list(step.nodes)
-    at = [*k.split("row", shape[:-1]), "i"] if shape else []
-    names = [k.element(x, tuple(at)) for x in nodes]
-    width = shape[-1] if shape else 1
-    outer, inner = k.parted("i")
+def _write(step: Write, merge: bool) -> Function:
+    shape = tuple(step.nodes[0].shape)
+    nest = Nest(step.nodes, shape, merge, region=step.region)
+    *outer, width = nest.shape or [1]
+    rows = [f"r{d}" for d in range(len(outer))]
+    k = CText([*rows, "i"])
+    names = [k.element(x, ()) for x in nest.nodes]
+    to = k.spot(nest.to) if nest.to else "from + i" if rows else "i"
+    fixed, inner = k.levels("i") if rows else ([], k.lines)
     stores = [
-        f"out_{j}[from + i] = {converted(d, x.dtype.name, name)};"
-        for j, (x, name, (_, d)) in enumerate(zip(nodes, names, step.to))
+        f"out_{j}[{to}] = {converted(d, x.dtype.name, name)};"
+        for j, (x, name, (_, d)) in enumerate(zip(nest.nodes, names, step.to))
     ]
-    body = [
-        "const int64_t width = s[0];",
-        "for (int64_t e = begin, stop; e < end; e = stop) {",
-        "    const int64_t row = e / width, from = row * width;",
-        "    stop = from + width < end ? from + width : end;",
-        *_indented(outer),
-        "    for (int64_t i = e - from; i < stop - from; i++) {",
-        *_indented([*inner, *stores], 2),
-        "    }",
-        "}",
-    ]
-    weight = 1 + sum(x.weight for x in nodes)
-    return _made(k, body, step.to, [width], n, 64, n * weight)
+    if rows:
+        body = [
+            *(f"const int64_t n_{r} = s[{d}];" for d, r in enumerate(rows)),
+            f"const int64_t width = s[{len(rows)}];",
+            "int64_t row = begin / width, from = row * width, first = begin - from;",
+            *(f"int64_t {r} = row % n_{r}; row /= n_{r};" for r in reversed(rows[1:])),
+            "int64_t r0 = row;",
+            "for (; from < end; from += width, first = 0) {",
+            "    const int64_t stop = end - from < width ? end - from : width;",
+            *_indented(fixed),
+            "    for (int64_t i = first; i < stop; i++) {",
+            *_indented([*inner, *stores], 2),
+            "    }",
+            *_indented(_next(rows)),
+            "}",
+        ]
+    else:
+        body = ["for (int64_t i = begin; i < end; i++) {", *_indented([*inner, *stores]), "}"]
+    n, weight = prod(shape), 1 + sum(x.weight for x in step.nodes)
+    return _made(k, body, step.to, [*outer, width] if rows else [], n, 64, n * weight)
 
 
-def _flattened(x: Node, shape: Sequence[int], n: int) -> Node:
-    """A node of which _is_flat holds, as one of a single axis."""
-    if isinstance(x, Leaf):
-        one = prod(x.shape) == 1 and tuple(x.shape) != tuple(shape)
-        return Leaf(x.place, (1,) if one else (n,), x.stored, (1,), x.offset)
-    if isinstance(x, Cast):
-        return Cast(_flattened(x.of[0], shape, n), x.dtype)
-    if isinstance(x, Map):
-        return x.of_others([_flattened(of, shape, n) for of in x.of])
-    return x
+def _next(rows: Sequence[str]) -> list[str]:
+    """Moves to the next row."""
+    if len(rows) == 1:
+        return [f"{rows[0]}++;"]
+    last = rows[-1]
+    return [f"if (++{last} == n_{last}) {{", f"    {last} = 0;", *_indented(_next(rows[:-1])), "}"]
 
 
 def _start(method: str, dtype: np.dtype) -> str:
@@ -320,107 +329,129 @@ def _start(method: str, dtype: np.dtype) -> str:
     return LIMITS[dtype.name][0 if method == "max" else 1]
 
 
-def _reduce(step: Reduce) -> Function:
-    x, axes, shape = step.x, list(step.axes), list(step.x.shape)
-    if not axes:
+def _reductions(step: Reduce) -> list[Function]:
+    """A reduction element by element, or of COLUMNS results at once, whichever walks memory."""
+    if not step.axes:
         raise Untraceable("a reduction along no axis")
-    last = len(shape) - 1
-    kept = [d for d in range(len(shape)) if d not in axes]
-    k = CText()
-    index = step.method.startswith("arg")
-    wide = (
-        "double" if x.dtype.kind == "f" and step.method in ("sum", "prod") else VALUES[x.dtype.name]
-    )
-    total = "int64" if index else "float64" if wide == "double" else x.dtype.name
-    along = last in axes
-    places: dict[int, str] = {last: "i"}
-    if along:  # "e" counts results, "q" rows of reduced elements
-        places |= dict(zip(kept, k.split("e", [shape[d] for d in kept])))
-        places |= dict(zip(axes[:-1], k.split("q", [shape[d] for d in axes[:-1]])))
-    else:  # "row" counts rows of results
-        places |= dict(zip(kept[:-1], k.split("row", [shape[d] for d in kept[:-1]])))
-        places |= dict(zip(axes, k.split("q", [shape[d] for d in axes])))
-    v = k.element(x, tuple(places[d] for d in range(len(shape))))
-    fixed, inner = k.parted("i")
-    k.lines = fixed
-    outer, middle = k.parted("q")
-    n, width = prod(step.kept), shape[-1]
-    work = prod(shape) * (1 + x.weight)
-    at = "l" if not along else "j"
-    result = f"at[{at}]" if index else f"t[{at}]"
+    shape, axes = step.x.shape, set(step.axes)
+    groups = [int(d in axes) for d in range(len(shape))]
+    nest = Nest([step.x], shape, True, groups)
+    by_group = [[n for n, g in zip(nest.shape, nest.groups) if g == group] for group in (0, 1)]
+    kept, reduced = (x[-1] if x else 1 for x in by_group)
+    in_columns = nest.groups[-1:] == [0] or reduced < LANES and kept > reduced
+    both = [True, False] if in_columns else [False, True]
+    found = [_reduce(step, nest, columns) for columns in both if by_group[0] or not columns]
+    general = Nest([step.x], shape, False, groups)
+    return [*found, _reduce(step, general, not groups[-1])]
+
+
+def _reduce(step: Reduce, nest: Nest, in_columns: bool) -> Function:
+    dtype, index = step.x.dtype, step.method.startswith("arg")
+    wide = "double" if dtype.kind == "f" and step.method in ("sum", "prod") else VALUES[dtype.name]
+    total = "int64" if index else "float64" if wide == "double" else dtype.name
+    names = []  # variables by axis
+    kept: list[tuple[str, int]] = []
+    reduced: list[tuple[str, int]] = []
+    for n, group in zip(nest.shape, nest.groups):
+        names.append(f"q{len(reduced)}" if group else f"r{len(kept)}")
+        (reduced if group else kept).append((names[-1], n))
+    inner = (kept if in_columns else reduced or [("q0", 1)])[-1]
+    k = CText(["i" if name == inner[0] else name for name in names])
+    v = k.element(nest.nodes[0], ())
+    loops = [name for name, _ in (reduced if in_columns else reduced[:-1])]
+    fixed, *levels = k.levels(*loops, "i")
+    t = "t[l]" if in_columns else "t[j]"
+    at = t.replace("t", "at")
+    lanes = COLUMNS if in_columns else 1 if index else LANES
     if index:
         order = "<" if step.method == "argmin" else ">"
-        where = "q" if not along else "q * width + i"
         join = (
-            f"if (at[{at}] < 0 || {v} {order} t[{at}] || ({v} != {v} && t[{at}] == t[{at}]))"
-            f" t[{at}] = {v}, at[{at}] = {where};"
+            f"if ({at} < 0 || {v} {order} {t} || ({v} != {v} && {t} == {t}))"
+            f" {t} = {v}, {at} = {'q' if in_columns else 'q + i'};"
         )
-        start, lanes = "0", 1
-        wide = VALUES[x.dtype.name]
+        start = "0"
     else:
-        start, text = _start(step.method, x.dtype), JOINS[step.method][1]
-        join = f"t[{at}] = ({wide})({text.format(f't[{at}]', f'({wide}){v}')});"
-        lanes = LANES
-    to = [(step.to.place, step.to.stored)]
-    if not along:
-        body = [
-            "const int64_t width = s[0], rows = s[1];",
-            "for (int64_t e = begin, stop; e < end; e = stop) {",
-            "    const int64_t row = e / width, from = row * width;",
-            "    stop = from + width < end ? from + width : end;",
-            f"    stop = stop - e > {COLUMNS} ? e + {COLUMNS} : stop;",
-            *_indented(outer),
-            f"    {wide} t[{COLUMNS}];",
-            *([f"    int64_t at[{COLUMNS}];"] if index else []),
-            f"    for (int l = 0; l < {COLUMNS}; l++)",
-            f"        t[l] = {start}{', at[l] = -1' if index else ''};",
-            "    for (int64_t q = 0; q < rows; q++) {",
-            *_indented(middle, 2),
-            "        for (int64_t l = 0; l < stop - e; l++) {",
-            "            const int64_t i = e - from + l;",
-            *_indented([*inner, join], 3),
-            "        }",
+        start, text = _start(step.method, dtype), JOINS[step.method][1]
+        join = f"{t} = ({wide})({text.format(t, f'({wide}){v}')});"
+    result = at if index else t
+    last = [*levels[-1], join]
+    if in_columns:
+        innermost = [
+            "for (int64_t l = 0; l < m; l++) {",
+            "    const int64_t i = first + l;",
+            *_indented(last),
+            "}",
+            *(["q++;"] if index else []),
+        ]
+    else:
+        innermost = [
+            "int64_t from = 0;",
+            f"for (; from + {lanes} <= width; from += {lanes})",
+            f"    for (int j = 0; j < {lanes}; j++) {{",
+            "        const int64_t i = from + j;",
+            *_indented(last, 2),
             "    }",
-            "    for (int64_t l = 0; l < stop - e; l++)",
+            "for (int j = 0; j < width - from; j++) {",
+            "    const int64_t i = from + j;",
+            *_indented(last),
+            "}",
+            *(["q += width;"] if index else []),
+        ]
+    for name, own in zip(reversed(loops), reversed(levels[:-1])):
+        innermost = [
+            f"for (int64_t {name} = 0; {name} < n_{name}; {name}++) {{",
+            *_indented([*own, *innermost]),
+            "}",
+        ]
+    rows = kept[:-1] if in_columns else kept
+    sized = [*(name for name, _ in rows[1:]), *loops]
+    sizes = dict([*kept, *reduced])
+    places = [f"const int64_t {name} = row % n_{name}; row /= n_{name};" for name, _ in rows[:0:-1]]
+    if rows:
+        places = ["int64_t row = e / width;" if in_columns else "int64_t row = e;", *places]
+        places.append(f"const int64_t {rows[0][0]} = row;")
+    begin = [
+        *fixed,
+        f"{wide} t[{lanes}];",
+        *([f"int64_t at[{lanes}], q = 0;"] if index else []),
+        f"for (int l = 0; l < {lanes}; l++)",
+        f"    t[l] = {start}{', at[l] = -1' if index else ''};",
+    ]
+    head = [f"const int64_t n_{name} = s[{d}];" for d, name in enumerate(sized)]
+    head.append(f"const int64_t width = s[{len(sized)}];")
+    if in_columns:
+        body = [
+            *head,
+            "for (int64_t e = begin, m; e < end; e += m) {",
+            "    const int64_t first = e % width;",
+            "    m = width - first < end - e ? width - first : end - e;",
+            f"    m = m < {COLUMNS} ? m : {COLUMNS};",
+            *_indented([*places, *begin, *innermost]),
+            "    for (int64_t l = 0; l < m; l++)",
             f"        out_0[e + l] = {converted(step.to.stored, total, result)};",
             "}",
         ]
-        return _made(k, body, to, [width, prod(shape[d] for d in axes)], n, COLUMNS, work)
-    body = [
-        "const int64_t width = s[0], rows = s[1];",
-        "for (int64_t e = begin; e < end; e++) {",
-        *_indented(outer),
-        f"    {wide} t[{lanes}];",
-        *(["    int64_t at[1] = {-1};"] if index else []),
-        f"    for (int j = 0; j < {lanes}; j++)",
-        f"        t[j] = {start};",
-        "    for (int64_t q = 0; q < rows; q++) {",
-        *_indented(middle, 2),
-        "        int64_t first = 0;",
-        f"        for (; first + {lanes} <= width; first += {lanes}) {{",
-        f"            for (int j = 0; j < {lanes}; j++) {{",
-        "                const int64_t i = first + j;",
-        *_indented([*inner, join], 4),
-        "            }",
-        "        }",
-        "        for (int j = 0; j < width - first; j++) {",
-        "            const int64_t i = first + j;",
-        *_indented([*inner, join], 3),
-        "        }",
-        "    }",
-    ]
-    if not index:
-        joined = JOINS[step.method][1].format("t[j]", "t[j + half]")
-        body += [
-            f"    for (int half = {lanes // 2}; half; half /= 2)",
-            "        for (int j = 0; j < half; j++)",
-            f"            t[j] = ({wide})({joined});",
+    else:
+        body = [
+            *head,
+            "for (int64_t e = begin; e < end; e++) {",
+            *_indented([*places, *begin, *innermost]),
         ]
-    body += [
-        f"    out_0[e] = {converted(step.to.stored, total, result.replace('j', '0'))};",
-        "}",
-    ]
-    return _made(k, body, to, [width, prod(shape[d] for d in axes[:-1])], n, 1, work)
+        if not index:
+            joined = JOINS[step.method][1].format("t[j]", "t[j + half]")
+            body += [
+                f"    for (int half = {lanes // 2}; half; half /= 2)",
+                "        for (int j = 0; j < half; j++)",
+                f"            t[j] = ({wide})({joined});",
+            ]
+        body += [
+            f"    out_0[e] = {converted(step.to.stored, total, result.replace('j', '0'))};",
+            "}",
+        ]
+    own_sizes = [*(sizes[name] for name in sized), inner[1]]
+    n, work = prod(step.kept), prod(step.x.shape) * (1 + step.x.weight)
+    to = [(step.to.place, step.to.stored)]
+    return _made(k, body, to, own_sizes, n, COLUMNS if in_columns else 1, work)
 
 
 def _scan(step: Scan) -> Function:
@@ -429,7 +460,7 @@ def _scan(step: Scan) -> Function:
     at = k.split("e", [*x.shape[:axis], *x.shape[axis + 1 :]])
     at.insert(axis, "i")
     v = k.element(x, tuple(at))
-    fixed, body = k.parted("i")
+    fixed, body = k.levels("i")
     wide = "double" if x.dtype.kind == "f" else VALUES[x.dtype.name]
     start, join = JOINS[step.method]
     total = "float64" if wide == "double" else x.dtype.name

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .nodes import Axes, Join, Map, Node, Number, Strided, Untraceable, address_of, probe_of
+from .nodes import Join, Map, Node, Strided, Untraceable, address_of, probe_of
 
 
 def _by_kind(floats: str, others: str) -> Callable:
@@ -45,6 +45,7 @@ UFUNCS: dict[str, str | Callable] = {
     **{n: _by_kind(text, "{0}") for n, text in _in_c("floor", "ceil", "trunc", "rint").items()},
     **_in_c(
         "exp",
+        "exp2",
         "expm1",
         "log",
         "log2",
@@ -219,18 +220,6 @@ def _split(t, x, parts, axis=0):
     return [x[key(c)] for c in cuts]
 
 
-def _along(t, x, axis: int, n: int, text: Callable):
-    """x with `n` elements along an axis: text(k, i) is the place of the i-th."""
-    node = t.light(t.node(x))
-    axis = _axis(axis, len(node.shape))
-    shape = (*node.shape[:axis], n, *node.shape[axis + 1 :])
-
-    def find(k, at):
-        return (*at[:axis], k.place(text(k, at[axis])), *at[axis + 1 :])
-
-    return t.array(Axes(node, shape, find))
-
-
 @function("repeat")
 def _repeat(t, x, repeats, axis=None):
     if hasattr(repeats, "node"):
@@ -240,9 +229,11 @@ def _repeat(t, x, repeats, axis=None):
     n = x.shape[axis]
     if np.ndim(repeats):
         return _take(t, x, np.repeat(np.arange(n), repeats), axis)
-    if n * repeats == 0:
-        return t.array(t.broadcast(Number(0, x.dtype), _resized(x.shape, axis, n * repeats)))
-    return _along(t, x, axis, n * int(repeats), lambda k, i: f"{i} / {k.size(int(repeats))}")
+    shape = (*x.shape[: axis + 1], int(repeats), *x.shape[axis + 1 :])
+    x = t.broadcast(FUNCTIONS["expand_dims"](t, x, axis + 1).node, shape)
+    return _reshape(
+        t, t.array(x), _resized(shape[:axis] + shape[axis + 1 :], axis, n * int(repeats))
+    )
 
 
 def _resized(shape, axis, n) -> tuple[int, ...]:
@@ -256,13 +247,9 @@ def _tile(t, x, reps):
     reps = (reps,) if hasattr(reps, "__index__") else tuple(reps)
     reps = (1,) * (x.ndim - len(reps)) + reps
     x = _reshape(t, x, (1,) * (len(reps) - x.ndim) + tuple(x.shape))
-    for axis, r in enumerate(reps):
-        if r != 1:
-            n = x.shape[axis]
-            if n * r == 0:
-                return t.array(t.broadcast(Number(0, x.dtype), np.multiply(x.shape, reps)))
-            x = _along(t, x, axis, n * r, lambda k, i, n=n: f"{i} % {k.size(n)}")
-    return x
+    pairs = [d for pair in zip(reps, x.shape) for d in pair]
+    apart = _reshape(t, x, tuple(d for n in x.shape for d in (1, n)))
+    return _reshape(t, t.array(t.broadcast(apart.node, pairs)), tuple(np.multiply(x.shape, reps)))
 
 
 @function("roll")
@@ -327,7 +314,7 @@ def _pad(t, x, pad_width, mode="constant", constant_values=0, **_):
         ]
         parts = [p for p in (ends[0], t.light(node), ends[1]) if p.shape[axis]]
         node = Join(parts, axis)
-    return t.array(node)
+    return t.array(t.stored(node) if t.for_cpu else node)
 
 
 # ---- choices and masks ---------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from ..shapes import contiguous
 from ..statements import NATIVE_TYPES
 from .arguments import Buffer, Copy, Scalar, Scratch
 
-MAX_ARGUMENTS = 200
+MAX_ARGUMENTS = 500
 TYPES = NATIVE_TYPES | {
     "int16": "int16_t",
     "uint16": "uint16_t",
@@ -108,6 +108,13 @@ class Text(ABC):
         """Notes whether an index, not negative, is in range."""
 
     # ---- what they share -------------------------------------------------------------------------
+
+    def index(self, i: str, n: int) -> str:
+        """A place along an axis of n elements, checked; negative ones count from its end."""
+        i = self.value("int64_t", f"(int64_t){i}")
+        i = self.value("int64_t", f"{i} < 0 ? {i} + {self.size(n)} : {i}")
+        self.check(i, n)
+        return self.within(i, n)
 
     def value(self, kind: str, text: str) -> str:
         """The name of a variable that holds an expression."""
@@ -244,11 +251,11 @@ class Checked(Node):
 
     def __init__(self, of: Node, n: int):
         super().__init__(of.shape, of.dtype)
-        self.of, self._n, self.weight = (of,), n, of.weight + 1
+        self.of, self.n, self.weight = (of,), n, of.weight + 1
 
     def text(self, k: Text, at: Sequence[str]) -> str:
         found = k.element(self.of[0], at)
-        k.check(found, self._n)
+        k.check(found, self.n)
         return found
 
 
@@ -259,10 +266,10 @@ class Table(Node):
         super().__init__(values.shape, values.dtype)
         if values.size > MAX_TABLE:
             raise Untraceable("a large array of constants")
-        self._values = np.ascontiguousarray(values)
+        self.values = np.ascontiguousarray(values)
 
     def text(self, k: Text, at: Sequence[str]) -> str:
-        return k.value(self.kind, k.table(self._values, k.flat(at, contiguous(self.shape))))
+        return k.value(self.kind, k.table(self.values, k.flat(at, contiguous(self.shape))))
 
 
 class Map(Node):
@@ -287,25 +294,12 @@ class View(Node):
 
     def __init__(self, of: Node, shape: Sequence[int], strides: Sequence[int], offset: int):
         super().__init__(shape, of.dtype)
-        self.of, self._strides, self._offset = (of,), strides, offset
+        self.of, self.strides, self.offset = (of,), strides, offset
         self.weight = of.weight + 1
 
     def text(self, k: Text, at: Sequence[str]) -> str:
-        flat, of = k.flat(at, self._strides, self._offset), self.of[0]
+        flat, of = k.flat(at, self.strides, self.offset), self.of[0]
         return k.element(of, tuple(k.split(flat, of.shape)))
-
-
-class Axes(Node):
-    """Another node with places along axes of its own: `find(k, at)`."""
-
-    def __init__(
-        self, of: Node, shape: Sequence[int], find: Callable[[Text, Sequence[str]], Sequence[str]]
-    ):
-        super().__init__(shape, of.dtype)
-        self.of, self._find, self.weight = (of,), find, of.weight + 1
-
-    def text(self, k: Text, at: Sequence[str]) -> str:
-        return k.element(self.of[0], tuple(self._find(k, at)))
 
 
 class Gather(Node):
@@ -316,23 +310,19 @@ class Gather(Node):
         self, of: Node, keys: Sequence[Node | int], shape: Sequence[int], first: int, n_dims: int
     ):
         super().__init__(shape, of.dtype)
-        self._of, self._keys, self._first, self._n = of, keys, first, n_dims
+        self.keys, self.first, self.n_dims = keys, first, n_dims
         self.of = (of, *(key for key in keys if isinstance(key, Node)))
         self.weight = 1 + sum(x.weight for x in self.of)
 
     def text(self, k: Text, at: Sequence[str]) -> str:
         found = []
-        for n, key in zip(self._of.shape, self._keys):
-            if not isinstance(key, Node):
+        own = slice(self.first, self.first + self.n_dims)
+        for n, key in zip(self.of[0].shape, self.keys):
+            if isinstance(key, Node):
+                found.append(k.index(k.element(key, k.own(key, at[own], self.shape[own])), n))
+            else:
                 found.append(at[key])
-                continue
-            own = slice(self._first, self._first + self._n)
-            i = k.element(key, k.own(key, at[own], self.shape[own]))
-            i = k.value("int64_t", f"(int64_t){i}")
-            i = k.value("int64_t", f"{i} < 0 ? {i} + {k.size(n)} : {i}")
-            k.check(i, n)
-            found.append(k.within(i, n))
-        return k.element(self._of, tuple(found))
+        return k.element(self.of[0], tuple(found))
 
 
 class Join(Node):
@@ -342,16 +332,16 @@ class Join(Node):
         shape = list(parts[0].shape)
         shape[axis] = sum(p.shape[axis] for p in parts)
         super().__init__(shape, parts[0].dtype)
-        self.of, self._axis = parts, axis
+        self.of, self.axis = parts, axis
         self.weight = 1 + sum(p.weight for p in parts)
 
     def text(self, k: Text, at: Sequence[str]) -> str:
-        i, start, found = at[self._axis], 0, ""
+        i, start, found = at[self.axis], 0, ""
         for part in self.of:
-            n = part.shape[self._axis]
+            n = part.shape[self.axis]
             if n:
                 own = list(at)
-                own[self._axis] = k.within(k.place(f"{i} - {k.size(start)}") if start else i, n)
+                own[self.axis] = k.within(k.place(f"{i} - {k.size(start)}") if start else i, n)
                 e = k.element(part, tuple(own))
                 found = k.value(self.kind, f"{i} < {k.size(start)} ? {found} : {e}") if found else e
             start += n
@@ -364,13 +354,13 @@ class Assigned(Node):
 
     def __init__(self, old: Node, region: Sequence[tuple[int, int, int]], values: Node):
         super().__init__(old.shape, old.dtype)
-        self.of, self._region = (old, values), region
+        self.of, self.region = (old, values), region
         self.weight = 1 + old.weight + values.weight
 
     def text(self, k: Text, at: Sequence[str]) -> str:
         inside, own, shape = [], [], []
         old, values = self.of
-        for i, n, (start, step, count) in zip(at, self.shape, self._region):
+        for i, n, (start, step, count) in zip(at, self.shape, self.region):
             if count == -1:
                 inside.append(f"{i} == {k.size(start)}")
             elif (start, step, count) == (0, 1, n):
@@ -407,10 +397,12 @@ def leaves(node: Node) -> Iterator[Leaf]:
 
 
 class Write(NamedTuple):
-    """Stores nodes of one shape. to: place and dtype in memory of each."""
+    """Stores nodes of one shape. to: place and dtype in memory of each. region: where in it; None:
+    row-major, all of it."""
 
     nodes: Sequence[Node]
     to: Sequence[tuple[Buffer | Scratch, str]]
+    region: Strided | None = None
 
 
 class Reduce(NamedTuple):

@@ -29,7 +29,7 @@ from .nodes import (
     probe_of,
 )
 
-MAX_STEPS = 40
+MAX_STEPS = 128
 HEAVY = 30  # operations from which on an element is computed once and stored
 MAX_SCRATCH = 1 << 30  # bytes
 ALIGNMENT = 256
@@ -39,6 +39,10 @@ _WHOLE = ("plk_mod_", "plk_pow_", "plk_abs_", "plk_fmod_", "plk_floordiv_")
 
 class Recorder:
     """Nodes, scratch memory and loops of one call."""
+
+    # its loops can refuse indices; reductions need no stages; what is padded is stored, as a loop
+    # that decides for each element is slow
+    for_cpu = False
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -133,6 +137,8 @@ class Recorder:
         if name not in UFUNCS:
             raise Untraceable(f"there is no {name}")
         given = [self.joined(x) for x in inputs]
+        if name == "power" and dtype is None and _is_two(given[1]) and isinstance(given[0], Array):
+            return self.ufunc(np.square, given[:1])
         types = [
             float
             if isinstance(x, Array) and x.weak and x.dtype != bool
@@ -201,3 +207,8 @@ class Recorder:
     def write(self, nodes: Sequence[Node], to: Sequence[tuple[Buffer | Scratch, str]]) -> None:
         """One loop that stores nodes of one shape. to: place and dtype in memory of each."""
         self.add(Write(nodes, to))
+
+
+def _is_two(x: Any) -> bool:
+    """Is it the exponent of a square, of no other dtype than the base?"""
+    return type(x) in (int, float) and x == 2

@@ -19,8 +19,6 @@ PARTS = (1024, 512, 256, 128, 64, 32, 1000, 500, 250, 125, 81, 49)  # of a whole
 class Reductions(Recorder):
     """Sums, products, extremes and their places along axes; cumulative sums and products."""
 
-    in_stages = True  # large arrays are reduced part by part
-
     def reduce(
         self,
         method: str,
@@ -54,7 +52,7 @@ class Reductions(Recorder):
         if axis is None and index and n_dims > 1:
             x, axes = FUNCTIONS["reshape"](self, Array(self, x), -1).node, [0]
             kept = [1]
-        if self.in_stages and not index and count > MANY and prod(kept) < FEW:
+        if not self.for_cpu and not index and count > MANY and prod(kept) < FEW:
             staged = self._in_stages(method, x, axes, result)
             if staged is not None:
                 return FUNCTIONS["reshape"](self, staged, tuple(shape))

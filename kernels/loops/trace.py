@@ -3,11 +3,12 @@
 A reference is written against NumPy. Here it runs once for a plan, on arrays that record what is
 done to them (NumPy's protocols __array_ufunc__ and __array_function__ bring it here). What was
 recorded is a list of loops (nodes.py) that c.py and cuda/trace.py print: chains of pointwise
-operations, slices and gathers are one loop, each reduction is one. References that look at values,
-draw random numbers, or loop for long cannot be traced; they run as they are.
+operations, slices and gathers are one loop, each reduction is one. References that look at values
+or loop for long cannot be traced; they run as they are.
 
 Read on in: arrays.py (what a reference gets), recorder.py (nodes and loops), index.py,
-reductions.py, functions.py (NumPy's functions).
+reductions.py, functions.py (NumPy's functions), draws.py (its random numbers), nest.py (how C's
+loops walk memory).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ..spec import ITEM_BYTES
 from ..traits import Eager, OwnKernel, PythonKernel
 from .arguments import Buffer, Copy, Scalar, Scratch
 from .arrays import Array, Namespace
+from .draws import Generator
 from .index import Indexing
 from .nodes import Leaf, Number, Step, Untraceable, reads, writes
 from .reductions import Reductions
@@ -56,12 +58,16 @@ def traceable() -> list[str]:
 
 
 def trace(
-    op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict, in_stages: bool = True
+    op: Operator,
+    ins: Sequence[Type],
+    outs: Sequence[Type],
+    attrs: dict,
+    for_cpu: bool = False,
 ) -> Tracer:
     """A call, recorded. Raises Untraceable, and what the reference raises."""
     given, at = dict(attrs), 0
     t = Tracer()
-    t.in_stages = in_stages
+    t.for_cpu = for_cpu
     for p in op.params:
         if p.dynamic:
             if str(p.kind).endswith("?"):
@@ -73,6 +79,8 @@ def trace(
             ]
             given[p.name] = made[0] if count is None else tuple(made)
             at += len(made)
+    if op.random:
+        given["rng"] = Generator(t, at)
     arrays = [
         Array(t, Leaf(Buffer(i), x.shape, x.dtype, contiguous(x.shape))) for i, x in enumerate(ins)
     ]

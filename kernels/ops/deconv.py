@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...engine.error import OperatorError, ShapeError
 from ..record import COUNT, Param, Shape, Type, operator, sample
 from ..shapes import same_dtype
+from ..traits import Decomposition
 from .conv import (
     TAPS,
     TUNE,
@@ -131,6 +132,17 @@ def _deconv_ref(
     return y if no_bias else plus_bias(g, y, bias)
 
 
+def _deconv_body(F, x, w, bias=None, *, no_bias, layout, kernel, **attrs):
+    """Without its bias."""
+    if no_bias:
+        return None
+    y = F.Deconvolution(x, w, no_bias=True, layout=layout, kernel=kernel, **attrs)
+    last = bool(layout) and layout.endswith("C")
+    shape = (-1,) if last else (-1, *[1] * len(kernel))
+    shape = tuple(bias.shape[0] if n == -1 else n for n in shape)
+    return [F.broadcast_add(y, F.reshape_to(bias, shape=shape))]
+
+
 def _deconv_grad(
     F, dys, xs, ys, kernel, stride, dilate, pad, adj, target_shape, num_group, no_bias, layout, **_
 ):
@@ -163,6 +175,7 @@ operator(
     fill=fill_parameters(deconv_weight),
     ref=_deconv_ref,
     grad=_deconv_grad,
+    traits=(Decomposition(_deconv_body),),
     samples=(
         sample((2, 3, 4), (3, 2, 3), kernel=(3,), num_filter=2, stride=(2,), pad=(1,), adj=(1,)),
         sample(

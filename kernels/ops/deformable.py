@@ -7,12 +7,13 @@ products and `_deformable_columns_grad`.
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import COUNT, REACH, Param, Type, operator, sample, uniform
+from ..record import COUNT, REACH, Array, Param, Type, operator, sample, uniform
 from ..shapes import float_dtype, must_be
 from ..traits import Decomposition
-from .conv import add_columns, columns, geometry
+from .conv import columns, geometry
 from .resize import images
 from .sampling import corners, first_order, gather, scatter, slopes
 
@@ -118,10 +119,33 @@ def _col2im_infer(ins, output_size, **taps):
     return [Type(shape, x.dtype)]
 
 
+def reading_windows(
+    xp: Any, n: int, kernel: int, out: int, stride: int, pad: int, dilate: int
+) -> tuple[Array, Array]:
+    """(kernel, n) each: the window of an axis whose tap k reads place i, and whether there is
+    one."""
+    window, rest = xp.divmod(xp.arange(n) + pad - xp.arange(kernel)[:, None] * dilate, stride)
+    there = (rest == 0) & (window >= 0) & (window < out)
+    return xp.clip(window, 0, max(out - 1, 0)), there
+
+
 def _col2im_ref(xp, x, *, output_size, **taps):
     g = _geometry("col2im", **taps)
-    shape = (x.shape[0], x.shape[1] // prod(g.kernel), *output_size)
-    return add_columns(xp, g, x.reshape(*x.shape[:2], *_out("col2im", g, shape)), shape)
+    shape, nd = (x.shape[0], x.shape[1] // prod(g.kernel), *output_size), len(g.kernel)
+    out = _out("col2im", g, shape)
+    if 0 in out:
+        return xp.zeros(shape, x.dtype)
+    x = x.reshape(*shape[:2], *g.kernel, *out)
+    at, windows, there = [], [], xp.ones((), bool)
+    for d, of in enumerate(zip(output_size, g.kernel, out, g.stride, g.pad, g.dilate)):
+        window, ok = reading_windows(xp, *of)
+        own = [1] * (2 * nd)
+        own[d], own[nd + d] = window.shape
+        there = there & ok.reshape(own)
+        windows.append(window.reshape(own))
+        at.append(xp.arange(own[d]).reshape([*own[:nd], *[1] * nd]))
+    found = xp.where(there, x[(slice(None), slice(None), *at, *windows)], 0)
+    return found.sum(axis=tuple(range(2, 2 + nd)), dtype=x.dtype)
 
 
 operator(

@@ -4,8 +4,6 @@ of MXNet's first years. (Convolution_v1 is an alias of Convolution.)"""
 
 from __future__ import annotations
 
-import functools
-import itertools
 from math import prod
 
 from ...engine.error import OperatorError, ShapeError
@@ -17,7 +15,7 @@ from ..traits import (
     Rematerializes,
 )
 from . import norm  # noqa: F401  (its record is looked up below)
-from .index import places_now
+from .index import numbered, places_now
 
 # ---- BatchNorm's relatives -----------------------------------------------------------------------
 
@@ -155,11 +153,9 @@ def _pool_ref(xp, x, *, pool_type, **attrs):
     lowest = xp.finfo(x.dtype).min if kind == "f" else xp.iinfo(x.dtype).min if kind != "b" else 0
     beyond = lowest if pool_type == "max" else 0
     x = xp.pad(x, ((0, 0), (0, 0), *((0, o) for o in over)), constant_values=beyond)
-    windows = []  # the elements at one place of every window
-    for start in itertools.product(range(kernel[0]), range(kernel[1])):
-        at = [slice(b, b + (n - 1) * s + 1, s) for b, n, s in zip(start, out, stride)]
-        windows.append(x[(..., *at)])
-    y = functools.reduce(xp.maximum if pool_type == "max" else xp.add, windows)
+    windows = xp.lib.stride_tricks.sliding_window_view(x, kernel, (2, 3))
+    windows = windows[:, :, : out[0] * stride[0] : stride[0], : out[1] * stride[1] : stride[1]]
+    y = windows.max(axis=(4, 5)) if pool_type == "max" else windows.sum((4, 5), dtype=x.dtype)
     if pool_type != "avg":
         return y
     n = kernel[0] * kernel[1]
@@ -299,11 +295,7 @@ def _fill_infer(ins):
 
 
 def _fill_ref(xp, lhs, mhs, rhs):
-    at = rhs.astype("int64")
-    if at.size and (at.min() < 0 or at.max() >= lhs.shape[1]):
-        raise OperatorError(
-            "fill_element_0index", f"rhs must be column numbers of lhs {lhs.shape}, got {at}"
-        )
+    at = numbered(xp, "fill_element_0index", "rhs", rhs, lhs.shape[1])
     y = xp.array(lhs)
     y[xp.arange(len(at)), at] = mhs
     return y
@@ -399,7 +391,8 @@ def _mask_infer(ins, axis):
 def _mask_now(call, inputs, out, axis):
     data, index = inputs
     _mask_check([Type(tuple(a.shape)) for a in inputs], axis)
-    return call("take", data, places_now(call, index), axis=0, out=out)
+    places = places_now(call, index)
+    return call("take", data, call("reshape_to", places, shape=(places.size,)), axis=0, out=out)
 
 
 operator(

@@ -338,10 +338,9 @@ def light(xp: Any, x: Array, alpha: Sequence[float]) -> Array:
     """Adds the principal colours of natural images, weighted by alpha (3,)."""
     if x.shape[-1] == 1:
         return x.copy()
-    shift = (np.asarray(LIGHTING, np.float32) @ np.asarray(alpha, np.float32)).astype(
-        _float(x).dtype
-    )
-    return _stored(xp, _float(x) + xp.asarray(shift), x)
+    weights = xp.asarray(alpha).astype("float32")
+    shift = (xp.asarray(LIGHTING, np.float32) * weights).sum(axis=1)
+    return _stored(xp, _float(x) + shift.astype(_float(x).dtype), x)
 
 
 operator(

@@ -184,7 +184,13 @@ def resize_pixels(xp: Any, x: Array, height: int, width: int, interp: int) -> Ar
     if dtype == np.uint8:
         return _resized_bytes(xp, x, height, width, rule)
     wide = x.astype("float32", copy=False) if dtype != np.float64 else x
-    out = _by_matrices(xp, wide, height, width, rule)
+    (rows, row_weights), (columns, column_weights) = (
+        resize_taps(n_in, n_out, rule)
+        for n_in, n_out in ((x.shape[-3], height), (x.shape[-2], width))
+    )
+    across = (wide[..., columns, :] * xp.asarray(column_weights)[..., None]).sum(axis=-2)
+    down = across[..., rows, :, :] * xp.asarray(row_weights)[..., None, None]
+    out = down.sum(axis=-3)
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         out = xp.clip(xp.rint(out), limits.min, limits.max)

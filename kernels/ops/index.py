@@ -9,9 +9,9 @@ from math import prod
 from typing import Any
 
 from ...engine.error import DTypeError, IndexOutOfRange, OperatorError, ShapeError, compose
-from ..record import LARGE, NATIVE, Array, Param, Type, operator, sample, values
+from ..record import LARGE, Array, Param, Type, operator, sample, values
 from ..shapes import must_be, one_axis
-from ..traits import Decomposition, RowGradient, RowScatter
+from ..traits import RowGradient, RowScatter
 
 MODES = ("clip", "raise", "wrap")
 
@@ -25,6 +25,11 @@ def _bounded(xp, op, indices, n, mode):
     indices = _whole(xp, indices)
     if mode == "wrap":
         return xp.remainder(indices, max(n, 1))
+    if mode == "index":
+        indices = inside(xp, op, indices, n)
+        return xp.where(indices < 0, indices + n, indices)
+    if mode == "raise" and hasattr(xp, "checked"):
+        return xp.checked(indices, n)
     if mode == "raise" and indices.size and bool(xp.any((indices < 0) | (indices >= n))):
         raise IndexOutOfRange(
             compose(
@@ -39,9 +44,23 @@ def _bounded(xp, op, indices, n, mode):
 def inside(xp: Any, op: str, indices: Array, n: int) -> Array:
     """Whole indices of an axis of size n. Negative ones count from the end; others are refused."""
     i = _whole(xp, indices)
+    if hasattr(xp, "checked"):
+        return xp.checked(i, n, negative=True)
     if i.size and bool(xp.any((i < -n) | (i >= n))):
         raise IndexOutOfRange(
             f"{op}: indices must be in [{-n}, {n}), got a range of {int(i.min())} to {int(i.max())}"
+        )
+    return i
+
+
+def numbered(xp: Any, op: str, name: str, indices: Array, n: int) -> Array:
+    """Whole indices in [0, n); others are refused."""
+    i = _whole(xp, indices)
+    if hasattr(xp, "checked"):
+        return xp.checked(i, n)
+    if i.size and bool(xp.any((i < 0) | (i >= n))):
+        raise IndexOutOfRange(
+            f"{op}: {name} must be in [0, {n}), got a range of {int(i.min())} to {int(i.max())}"
         )
     return i
 
@@ -74,7 +93,8 @@ def _take_back_ref(xp, dy, indices, axis, mode, shape):
     return xp.moveaxis(out, 0, axis)
 
 
-TAKE = (Param("axis", "int", 0), Param("mode", MODES, "clip"))
+# "index": as Python's indices, negative ones count from the end, others raise
+TAKE = (Param("axis", "int", 0), Param("mode", (*MODES, "index"), "clip"))
 INDICES = values([[0, 2, -1], [1, 0, 7]])
 operator(
     "take",
@@ -90,6 +110,7 @@ operator(
         sample((3, 4), INDICES),
         sample((3, 4), INDICES, axis=-1, mode="wrap"),
         sample((2, 3, 4), values([0, 2]), axis=1, mode="raise"),
+        sample((2, 3, 4), values([0, -1]), axis=1, mode="index"),
     ),
     doc=(
         "Slices of a along an axis at indices: a.shape[:axis] + indices.shape + a.shape[axis + 1:]."
@@ -417,54 +438,31 @@ operator(
 # ---- places of what is not 0 ---------------------------------------------------------------------
 
 
-def _places_ref(xp, x):
-    at = xp.flatnonzero(x)
-    return xp.concatenate([at, xp.zeros(x.size - at.size, at.dtype)]), xp.asarray([at.size])
+def _places_ref(xp, x, count):
+    return xp.stack(xp.nonzero(xp.atleast_1d(x)))
 
 
 operator(
     "_places",
-    infer=lambda ins: [Type((prod(ins[0].shape),), "int64"), Type((1,), "int64")],
-    n_outputs=2,
+    params=(Param("count", "int"),),
+    infer=lambda ins, count: [Type((max(len(ins[0].shape), 1), count), "int64")],
     ref=_places_ref,
     samples=(
-        sample(values([[0, 1, 0], [2, 0, float("nan")]])),
-        sample(values([0.0, -0.0])),
-        sample(values([3.0])),
+        sample(values([[0, 1, 0], [2, 0, 5]]), count=3),
+        sample(values([0.0, -0.0]), count=0),
+        sample(values([[[3.0]]]), count=1),
     ),
-    doc="Where the flat data is not 0, then zeros, int64 (data.size,); and how many, (1,).",
+    doc="Where data is not 0, which is at `count` places: a row of indices for each axis, int64.",
+)
+operator(
+    "_count_nonzero",
+    infer=lambda ins: [Type((1,), "int64")],
+    ref=lambda xp, x: xp.asarray([xp.count_nonzero(x)]),
+    samples=(sample(values([[0, 1, 0], [2, 0, float("nan")]])), sample(values([0.0, -0.0]))),
+    doc="How many elements are not 0: int64 (1,).",
 )
 
 
 def places_now(call: Any, x: Array) -> Array:
-    """Where an array, seen flat, is not 0: int64 (n,). Waits for the values."""
-    places, count = call("_places", x)
-    return call("slice_axis", places, axis=0, begin=0, end=int(count.asscalar()))
-
-
-def _positions_ref(xp, data, size):
-    at = inside(xp, "_positions", data, size)
-    return xp.where(at < 0, at + size, at)
-
-
-def _positions_body(F, data, size):
-    at = F.Cast(data, dtype="int64")
-    below = F.Cast(F._lesser_scalar(at, scalar=0.0), dtype="int64")
-    return [F.broadcast_add(at, F._mul_scalar(below, scalar=float(size)))]
-
-
-def _positions_infer(ins, size):
-    if ins[0].dtype not in NATIVE:
-        raise DTypeError("_positions", f"data must not be {ins[0].dtype}", fix="x.astype('int64')")
-    return [Type(ins[0].shape, "int64")]
-
-
-operator(
-    "_positions",
-    params=(Param("size", "int", limits=LARGE),),
-    infer=_positions_infer,
-    ref=_positions_ref,
-    traits=(Decomposition(_positions_body),),  # a GPU does not say what lies outside
-    samples=(sample(values([[0, 2], [-3, -1]], "int64"), size=3), sample(values([1.5]), size=2)),
-    doc="Indices of an axis as positions in [0, size), int64: negative ones count from the end.",
-)
+    """Where an array is not 0: a row of indices for each axis, int64. Waits for the values."""
+    return call("_places", x, count=int(call("_count_nonzero", x).asscalar()))

@@ -129,7 +129,7 @@ PAIRS = {
         samples=(sample(values([-1.5, 0, 2]), uniform((3,), 0, 1)),),
     ),
     "_ldexp": Pair(
-        "a * pow(2, floor(b * 0.5)) * pow(2, b - floor(b * 0.5))",
+        "a * exp2(floor(b * 0.5)) * exp2(b - floor(b * 0.5))",
         lambda xp, a, b: a * 2.0 ** xp.floor(b / 2) * 2.0 ** (b - xp.floor(b / 2)),
         "lhs * 2^rhs, in two steps: 2^rhs alone may be too large.",
         lambda F, dy, a, b, y: (dy * F._ldexp(F.ones_like(a), b), dy * y * LN2),
@@ -296,6 +296,14 @@ pointwise(
     ref=lambda xp, x: xp.isnan(x),
     samples=(sample(values([1, float("inf"), float("nan"), 0])),),
     doc="1 where data is NaN, else 0.",
+)
+pointwise(
+    "_signbit",
+    "copysign(1, x) < 0",
+    truth=True,
+    ref=lambda xp, x: xp.signbit(x),
+    samples=(sample(values([1, -float("inf"), -0.0, 0])),),
+    doc="1 where the sign of data is set, also that of -0.0, else 0.",
 )
 pointwise(
     "_isfinite",

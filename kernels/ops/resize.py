@@ -9,6 +9,7 @@ import numpy as np
 from ...engine.error import OperatorError, ShapeError
 from ..record import Param, Type, operator, sample
 from ..shapes import float_dtype, must_be, same_dtype
+from ..traits import Decomposition
 
 
 def images(op: str, name: str, t: Type) -> tuple[int, ...]:
@@ -94,6 +95,19 @@ def _up_ref(xp, *xs, scale, num_filter, sample_type, multi_input_mode, **_):
     return xp.concatenate(parts, axis=1)
 
 
+def _up_body(F, *xs, scale, num_filter, sample_type, multi_input_mode, **_):
+    if sample_type == "bilinear":
+        filters = {**_up_filter(scale), "num_filter": num_filter, "num_group": num_filter}
+        return [F.Deconvolution(*xs, no_bias=True, **filters)]
+    height = xs[0].shape[2] * scale
+    if len(xs) == 1 or not height:
+        return None
+    parts = [
+        F.UpSampling(x, scale=height // x.shape[2], sample_type="nearest", num_args=1) for x in xs
+    ]
+    return [F.add_n(*parts) if multi_input_mode == "sum" else F.Concat(*parts, dim=1)]
+
+
 def _up_grad(F, dys, xs, ys, scale, num_filter, sample_type, multi_input_mode, **_):
     dy = dys[0]
     if sample_type == "bilinear":
@@ -131,6 +145,7 @@ operator(
     fill=_up_fill,
     ref=_up_ref,
     grad=_up_grad,
+    traits=(Decomposition(_up_body),),
     samples=(
         sample((2, 2, 3, 4), scale=2, sample_type="nearest", num_args=1),
         sample((1, 2, 4, 4), (1, 1, 2, 2), scale=2, sample_type="nearest", num_args=2),

@@ -7,7 +7,7 @@ from math import ceil, isqrt, prod
 from typing import NamedTuple
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import FRACTION, REACH, Param, Type, operator, sample, uniform, values
+from ..record import FRACTION, REACH, Param, Shape, Type, operator, sample, uniform, values
 from ..shapes import float_dtype, must_be
 from .roi import (
     MAX_GIVEN,
@@ -28,9 +28,14 @@ _ROTATED = "_contrib_RROIAlign"
 MAX_READ = 1 << 22  # elements for one region, where its extent says how many samples are taken
 
 
+def most_turned(pooled_size: Shape, channels: int) -> int:
+    """The most samples along an axis of a bin, where the region's extent says how many."""
+    return max(isqrt(MAX_READ // max(prod(pooled_size) * channels, 1)), 1)
+
+
 def _rotated_places(xp, roi, pooled_size, spatial_scale, sampling_ratio, channels):
     """(y, x) of the samples of a turned region, both (bins, samples)."""
-    most = max(isqrt(MAX_READ // max(prod(pooled_size) * channels, 1)), 1)
+    most = most_turned(pooled_size, channels)
     cx, cy, w, h = (roi[i] * spatial_scale for i in (1, 2, 3, 4))
     angle = roi[5] * (3.141592653589793 / 180)
     sizes, offsets = [], []

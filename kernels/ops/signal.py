@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ...engine.error import OperatorError, ShapeError
+from ...engine.error import ShapeError
 from ..record import Param, Type, ints, operator, sample
 from ..shapes import must_be, same_dtype
+from .index import numbered
 from .linalg import matrices
 
 
@@ -79,10 +80,8 @@ def _sketch_infer(ins, out_dim, processing_batch_size):
 
 
 def _sketch_ref(xp, x, h, s, *, out_dim, processing_batch_size):
-    y, h = xp.zeros((*x.shape[:-1], out_dim), x.dtype), h.reshape(-1).astype("int64")
-    if h.size and (h.min() < 0 or h.max() >= out_dim):
-        raise OperatorError(_SKETCH, f"h must be in [0, out_dim) = [0, {out_dim})")
-    xp.add.at(y, (..., h), x * s.reshape(-1))
+    y, h = xp.zeros((*x.shape[:-1], out_dim), x.dtype), h.reshape(-1)
+    xp.add.at(y, (..., numbered(xp, _SKETCH, "h", h, out_dim)), x * s.reshape(-1))
     return y
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ...engine.error import ShapeError
+from ...engine.error import IndexOutOfRange, ShapeError
 from ..record import LARGE, Param, Type, operator, sample, values
 from ..shapes import one_axis
 from .index import inside
@@ -98,6 +98,52 @@ operator(
         sample(values([-1, 0, 0, 2]), values([0, 5, -1]), side="right"),
     ),
     doc="Where elements of v belong in the sorted vector a; side: of equal ones.",
+)
+
+
+def _starts_infer(ins):
+    if len(ins[0].shape) != 1:
+        raise ShapeError("_starts", f"data must be a vector, got shape {ins[0].shape}")
+    return [Type(ins[0].shape, "bool")]
+
+
+def _starts_ref(xp, x):
+    apart = (x[1:] != x[:-1]) & ((x[1:] == x[1:]) | (x[:-1] == x[:-1]))
+    return xp.concatenate([xp.ones(x[:1].shape, bool), apart])
+
+
+operator(
+    "_starts",
+    infer=_starts_infer,
+    ref=_starts_ref,
+    samples=(
+        sample(values([-1, 0, 0, 2])),
+        sample(values([1, float("nan"), float("nan")])),
+        sample((0,)),
+    ),
+    doc="Where an element of a sorted vector is not the one before it; all NaN are equal.",
+)
+
+
+def _counts_infer(ins, size):
+    if len(ins[0].shape) != 1 or ins[0].dtype != "int64":
+        raise ShapeError("_counts", f"data must be a vector of int64, got {ins[0]}")
+    return [Type((size,), "int64")]
+
+
+def _counts_ref(xp, x, size):
+    if x.size and (int(x.min()) < 0 or int(x.max()) >= size):
+        raise IndexOutOfRange(f"_counts: numbers must be in [0, {size})")
+    return xp.bincount(x, minlength=size)
+
+
+operator(
+    "_counts",
+    params=(Param("size", "int", limits=LARGE),),
+    infer=_counts_infer,
+    ref=_counts_ref,
+    samples=(sample(values([0, 2, 2], "int64"), size=4),),
+    doc="How often each number in [0, size) occurs.",
 )
 
 

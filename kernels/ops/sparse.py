@@ -7,12 +7,11 @@ mean for dense ones.
 
 from __future__ import annotations
 
-from math import prod
-
 from ...engine.error import IndexOutOfRange, OperatorError, ShapeError
 from ..record import Param, Type, operator, sample, values
 from ..shapes import must_be, same_dtype
 from ..spec import STYPES
+from .index import inside
 
 
 def _csr_dot_infer(ins, columns, transpose):
@@ -132,7 +131,7 @@ def _retain_infer(ins):
 
 def _retain_ref(xp, data, indices):
     out = xp.zeros_like(data)
-    at = indices.astype(xp.int64)
+    at = inside(xp, "_sparse_retain", indices, len(data))
     out[at] = data[at]
     return out
 
@@ -188,9 +187,7 @@ def _edge_id_infer(ins):
 
 
 def _edge_id_ref(xp, data, u, v):
-    u, v = u.astype(xp.int64), v.astype(xp.int64)
-    if u.size and (prod(data.shape) == 0 or u.max() >= len(data) or v.max() >= data.shape[1]):
-        raise OperatorError("_contrib_edge_id", f"u and v must be in the matrix {data.shape}")
+    u, v = (inside(xp, "_contrib_edge_id", i, n) for i, n in zip((u, v), data.shape))
     found = data[u, v]
     return xp.where(found != 0, found, -1)
 

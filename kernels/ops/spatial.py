@@ -9,6 +9,7 @@ from ...engine.error import OperatorError, ShapeError
 from ..record import REACH, Array, Param, Shape, Type, operator, sample, uniform
 from ..shapes import float_dtype, must_be
 from ..traits import Decomposition
+from .deformable import reading_windows
 from .resize import images
 from .sampling import corners, first_order, gather, scatter, slopes
 
@@ -367,7 +368,7 @@ def _correlation_infer(ins, **attrs):
 
 
 class _Windows:
-    """Where Correlation reads: for every shift and kernel element, slices of the padded arrays."""
+    """Where Correlation reads the padded arrays."""
 
     def __init__(
         self,
@@ -382,11 +383,10 @@ class _Windows:
         self.size = _correlation_size(
             shape, kernel_size, max_displacement, stride1, stride2, pad_size
         )
-        self.pad, self.stride = pad_size, stride1
-        steps = _shifts(max_displacement, stride2)
-        self.shifts = [(dy, dx) for dy in steps for dx in steps]
-        self.taps = [(j, i) for j in range(kernel_size) for i in range(kernel_size)]
-        self.start = max_displacement
+        self.kernel, self.pad, self.start = kernel_size, pad_size, max_displacement
+        self.stride, self.step = stride1, stride2
+        self.n = len(_shifts(max_displacement, stride2))  # shifts along an axis
+        self.reach = (self.n // 2) * stride2
         # the last window may begin beyond what the padding holds
         self.grown = tuple(
             max(0, max_displacement * 2 + kernel_size + (o - 1) * stride1 - n - 2 * pad_size)
@@ -397,28 +397,69 @@ class _Windows:
         p, (h, w) = self.pad, self.grown
         return xp.pad(x, ((0, 0), (0, 0), (p, p + h), (p, p + w)))
 
-    def at(self, tap: tuple[int, int], shift: tuple[int, int]) -> tuple:
-        return (
-            ...,
-            *(
-                slice(b, b + (o - 1) * self.stride + 1, self.stride)
-                for b, o in zip((self.start + t + s for t, s in zip(tap, shift)), self.size)
-            ),
+    def patches(self, xp: Any, x: Array) -> Array:
+        """(N, C, 1, 1, H', W', k, k): the patches that are not shifted."""
+        found = windows(xp, x, (self.kernel,) * 2)
+        at = (
+            slice(self.start, self.start + (o - 1) * self.stride + 1, self.stride)
+            for o in self.size
         )
+        return found[(..., None, None, *at, slice(None), slice(None))]
+
+    def shifted_patches(self, xp: Any, x: Array) -> Array:
+        """(N, C, shifts, shifts, H', W', k, k)."""
+        rows, columns = ((o - 1) * self.stride + 1 for o in self.size)
+        found = xp.moveaxis(windows(xp, x, (self.kernel,) * 2), (4, 5), (2, 3))
+        first, last = self.start - self.reach, self.start + self.reach
+        at = slice(first, last + 1, self.step)
+        found = windows(xp, found, (rows, columns), (4, 5))[..., at, at, :, :]
+        found = found[..., :: self.stride, :: self.stride]
+        return xp.moveaxis(found, (2, 3), (6, 7))
+
+    def shifted(self, xp: Any, x: Array) -> Array:
+        """(N, C, shifts, shifts, H, W): x moved against each shift, zeros beyond it."""
+        r = self.reach
+        wide = xp.pad(x, ((0, 0), (0, 0), (r, r), (r, r)))
+        return windows(xp, wide, x.shape[2:])[:, :, :: self.step, :: self.step]
+
+    def spread(self, xp: Any, dy: Array, shape: Shape) -> Array:
+        """(N, shifts, shifts, H, W): for each place of the padded data the sum of dy over the
+        patches that hold it."""
+        at: list = []
+        there: Any = True
+        for axis, (n, o) in enumerate(zip(shape[2:], self.size)):
+            window, ok = reading_windows(xp, n, self.kernel, o, self.stride, -self.start, 1)
+            own = (self.kernel, 1, n, 1) if axis == 0 else (1, self.kernel, 1, n)
+            at.append(window.reshape(own))
+            there = there & ok.reshape(own)
+        found = dy[(slice(None), slice(None), slice(None), *at)]
+        return xp.where(there, found, 0).sum(axis=(3, 4), dtype=dy.dtype)
+
+    def unshifted(self, xp: Any, x: Array) -> Array:
+        """(N, shifts, shifts, H, W) of which each shift is moved along."""
+        r, (h, w) = self.reach, x.shape[3:]
+        wide = xp.pad(x, ((0, 0), (0, 0), (0, 0), (r, r), (r, r)))
+        i = xp.arange(self.n)
+        back = (self.n - 1 - i) * self.step
+        rows = (back[:, None] + xp.arange(h)).reshape(-1, 1, h, 1)
+        columns = (back[:, None] + xp.arange(w)).reshape(1, -1, 1, w)
+        return wide[:, i.reshape(-1, 1, 1, 1), i.reshape(1, -1, 1, 1), rows, columns]
 
     def cropped(self, x: Array, shape: Shape) -> Array:
         return x[:, :, self.pad : self.pad + shape[2], self.pad : self.pad + shape[3]]
 
 
+def windows(xp: Any, x: Array, size: Shape, axes: Shape = (2, 3)) -> Array:
+    return xp.lib.stride_tricks.sliding_window_view(x, tuple(size), axes)
+
+
 def _correlation_ref(xp, a, b, *, is_multiply, kernel_size, **attrs):
     win = _Windows(a.shape, kernel_size, **attrs)
-    pa, pb = win.padded(xp, a), win.padded(xp, b)
-    y = xp.zeros((a.shape[0], len(win.shifts), *win.size), a.dtype)
-    for k, shift in enumerate(win.shifts):
-        for tap in win.taps:
-            u, v = pa[win.at(tap, (0, 0))], pb[win.at(tap, shift)]
-            y[:, k] += (u * v if is_multiply else xp.abs(u - v)).sum(axis=1)
-    return y / (kernel_size * kernel_size * a.shape[1])
+    u = win.patches(xp, win.padded(xp, a))
+    v = win.shifted_patches(xp, win.padded(xp, b))
+    y = (u * v if is_multiply else xp.abs(u - v)).sum(axis=(1, 6, 7))
+    y = y / (kernel_size * kernel_size * a.shape[1])
+    return y.reshape(a.shape[0], win.n * win.n, *win.size)
 
 
 _CORRELATION_PARAMS = (
@@ -462,16 +503,14 @@ def _correlation_back_infer(ins, **attrs):
 def _correlation_back_ref(xp, dy, a, b, *, is_multiply, kernel_size, **attrs):
     win = _Windows(a.shape, kernel_size, **attrs)
     pa, pb = win.padded(xp, a), win.padded(xp, b)
-    da, db = xp.zeros(pa.shape, a.dtype), xp.zeros(pb.shape, b.dtype)
     dy = dy / (kernel_size * kernel_size * a.shape[1])
-    for k, shift in enumerate(win.shifts):
-        g = dy[:, k : k + 1]
-        for tap in win.taps:
-            here, there = win.at(tap, (0, 0)), win.at(tap, shift)
-            u, v = pa[here], pb[there]
-            sign = xp.where(u >= v, 1, -1).astype(dy.dtype)
-            da[here] += g * v if is_multiply else g * sign
-            db[there] += g * u if is_multiply else -g * sign
+    dy = win.spread(xp, dy.reshape(a.shape[0], win.n, win.n, *win.size), pa.shape)
+    back = win.unshifted(xp, dy)[:, None]
+    there, here = win.shifted(xp, pb), win.shifted(xp, pa)[:, :, ::-1, ::-1]
+    if not is_multiply:
+        there = xp.where(pa[:, :, None, None] >= there, 1, -1).astype(dy.dtype)
+        here = xp.where(here >= pb[:, :, None, None], -1, 1).astype(dy.dtype)
+    da, db = ((g * x).sum(axis=(2, 3)) for g, x in ((dy[:, None], there), (back, here)))
     return win.cropped(da, a.shape), win.cropped(db, b.shape)
 
 

@@ -53,16 +53,19 @@ def check_view(
         )
 
 
-def places(xp: Any, n: int, at: int, sizes: Sequence[int], steps: Sequence[int]) -> Array:
+def places(xp: Any, n: int, at: Any, sizes: Sequence[int], steps: Sequence[int]) -> Array:
     """Numbers of the elements of a part of n. Raises ShapeError for one that is not in them: `at`
     may be another in every call."""
-    index = xp.full(sizes, int(at))
-    check_view("_strided", "the part", n, at, sizes, steps)
-    for axis, (n, step) in enumerate(zip(sizes, steps)):
+    if not isinstance(at, int | float):  # traced: the loops look at each element's place
+        index = xp.zeros(sizes, "int64") + at.astype("int64")
+    else:
+        index = xp.full(sizes, int(at))
+        check_view("_strided", "the part", n, int(at), sizes, steps)
+    for axis, (size, step) in enumerate(zip(sizes, steps)):
         index = index + xp.reshape(
-            xp.arange(n) * step, [n if a == axis else 1 for a in range(len(sizes))]
+            xp.arange(size) * step, [size if a == axis else 1 for a in range(len(sizes))]
         )
-    return index
+    return index if isinstance(at, int | float) else xp.checked(index, n)
 
 
 def _read_infer(ins, at, sizes, steps):

@@ -37,6 +37,14 @@ unary(
     "exp", "exp(x)", lambda xp, x: xp.exp(x), lambda F, dy, x, y: dy * y, doc="e to the power of x."
 )
 unary(
+    "_exp2",
+    "exp2(x)",
+    lambda xp, x: xp.exp2(x),
+    lambda F, dy, x, y: dy * y * LN2,
+    aliases=(),
+    doc="2 to the power of x.",
+)
+unary(
     "expm1",
     "expm1(x)",
     lambda xp, x: xp.expm1(x),

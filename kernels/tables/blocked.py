@@ -44,9 +44,10 @@ def pointwise_wants(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Want
 
 
 _of_loops = {name.partition(":")[0] for name in LOOPS if ":" in name}
-CPU.wants(*(op.name for op in REGISTRY.values() if op.pointwise or op.name in _of_loops))(
-    pointwise_wants
-)
+CPU.wants(
+    *(op.name for op in REGISTRY.values() if op.pointwise or op.name in _of_loops),
+    *("Cast", "amp_cast"),
+)(pointwise_wants)
 
 
 def _whole(t: Type, tag: str) -> bool:
@@ -74,13 +75,11 @@ def concat_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | 
 
 
 def _is_by_channels(tag: str) -> bool:
-    """Is axis 1 the only blocked axis, and are the axes in their usual order?"""
-    layout = parse(tag)
-    return (
-        len(layout.blocks) == 1
-        and layout.blocks[0][1] == 1
-        and layout.order == tuple(range(len(layout.order)))
-    )
+    """Are channels last in memory, all or in blocks, and the other axes in their order?"""
+    order, blocks = parse(tag)
+    if not blocks:
+        return order == (0, *range(2, len(order)), 1)
+    return len(blocks) == 1 and blocks[0][1] == 1 and order == tuple(range(len(order)))
 
 
 @CPU.wants("Pooling")
@@ -94,9 +93,10 @@ def pooling_wants(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Wanted
 
 @on_cpu("Pooling", layouts=True)
 def pooling_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
-    """Each block of channels is pooled as an image of its own, with channels last."""
+    """Each block of channels, or all of them, is pooled as an image of its own, channels last."""
     x, y = ins[0], outs[0]
     if not x.layout or x.layout != y.layout or not _is_by_channels(x.layout):
         return None
     shape = physical_shape(x.shape, x.layout)
-    return pool.channels_last(attrs, x.shape, shape[0] * shape[1], shape[-1], (x, y))
+    images = shape[0] * shape[1] if parse(x.layout).blocks else shape[0]
+    return pool.channels_last(attrs, x.shape, images, shape[-1], (x, y))

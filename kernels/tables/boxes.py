@@ -11,7 +11,7 @@ from .. import cuda
 from ..cpu.layout import cost
 from ..native import Native
 from ..ops.proposal import base_anchors
-from ..record import FLOATS, Attrs, Operator, Types
+from ..record import FLOATS, NATIVE_FLOATS, Attrs, Operator, Types
 from . import on_cpu, on_cuda
 
 BLOCK = 1024  # nms.cu
@@ -61,6 +61,24 @@ def nms_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | Non
         ("plk_box_nms", fields),
         cost(x, *outs, steps=_sort_cost(n_batch, n)),
     )
+
+
+@on_cpu("_contrib_bipartite_matching")
+def matching_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
+    *lead, rows, columns = ins[0].shape
+    fields = {
+        "n_batch": prod(lead),
+        "rows": rows,
+        "columns": columns,
+        "topk": attrs["topk"],
+        "threshold": attrs["threshold"],
+        "ascend": attrs["is_ascend"],
+        "wide": ins[0].dtype == "float64",
+    }
+    if ins[0].dtype not in NATIVE_FLOATS:
+        return None
+    us = cost(*ins, *outs, steps=100 * prod(ins[0].shape))
+    return Native("plk_matching_run", ("plk_matching", fields), us)
 
 
 @on_cuda("_contrib_box_nms")

@@ -4,6 +4,7 @@ where these are fastest; on GPUs all float dtypes, row-major."""
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 from ...engine import lib, settings
 from .. import cuda
@@ -17,7 +18,7 @@ from ..record import Attrs, Operator, Type, Types
 from ..shapes import contiguous
 from ..spec import ITEM_BYTES
 from ..strided_copies import StridedCopy
-from . import CPU, conv, on_cpu, on_cuda
+from . import conv, on_cpu, on_cuda
 from .copy import copy_native
 from .fused import loop_of
 
@@ -50,7 +51,6 @@ def _whole(n: int) -> int:
     return n + -n % block()
 
 
-@CPU.wants("_conv")
 def conv_wants(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Wanted | None:
     """Blocked channels where kernels for them are the fastest ones, else row-major arrays."""
     found = _suited(ins, outs, attrs)
@@ -92,7 +92,7 @@ def fused_conv_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Nativ
             bias=True,
             add=attrs["add"],
             w_last=False,
-            **_act_fields(attrs),
+            **act_fields(attrs),
         )
     found = _suited(ins, outs, attrs)
     if found is None:
@@ -133,12 +133,12 @@ def _direct(g, ins, outs, attrs):
     fields = {
         **_blocked_fields(g, x, y, attrs),
         "x_lanes": block() if x.layout else 1,
-        "rectify": _rectify(attrs),
+        "rectify": rectify(attrs),
     }
     return Native("plk_conv_blocked_run", ("plk_conv_blocked", fields), _us(g, ins, outs))
 
 
-def _rectify(attrs) -> int:
+def rectify(attrs: Attrs) -> int:
     """The activation, if the kernel can apply it before it stores a tile."""
     if attrs["act"] == "clip":
         return lib.PLK_CLIP
@@ -173,11 +173,11 @@ def _blocked_fields(g, x, y, attrs):
         **{k: (*one, *getattr(g, k)) for k in ("kernel", "stride", "dilate")},
         "pad": (*(0,) * len(one), *g.pad),
         "add": attrs["add"],
-        **_act_fields(attrs),
+        **act_fields(attrs),
     }
 
 
-def _act_fields(attrs):
+def act_fields(attrs: Attrs) -> dict[str, Any]:
     found = conv_fused.activation(attrs["act"], attrs["act_attrs"])
     if not found:
         return {}
@@ -189,25 +189,30 @@ def _act_fields(attrs):
 
 # ---- Winograd ------------------------------------------------------------------------------------
 
-# one core, measured: products by definition and between transforms; transforms of the weights of
-# one channel and filter, and of one tile and channel or filter
-DIRECT_FLOPS_PER_US, MATMUL_FLOPS_PER_US = 85_000.0, 85_000.0
-WEIGHT_US, TILE_US = 0.0060, 0.0040
+# in multiply-adds: transforms of the weights of one channel and filter, and of one tile and channel
+# or filter. Both run as fast as vectors are wide, as products do, so they hold for each machine.
+WEIGHT, TILE = 255, 170
+
+
+def winograd_work(ins: Types, outs: Types) -> tuple[float, float]:
+    """Multiply-adds of a `_conv` with 3 x 3 windows: (Winograd's algorithm, direct)."""
+    channels = ins[0].shape[1]
+    n, filters, *out = outs[0].shape
+    tiles = n * prod(-(-size // 4) for size in out)
+    pairs = channels * filters
+    transforms = WEIGHT * pairs + TILE * tiles * (channels + filters)
+    return 36 * tiles * pairs + transforms, 9 * n * prod(out) * pairs
 
 
 def suits_winograd(ins: Types, outs: Types, attrs: Attrs) -> bool:
     """Is Winograd the fastest algorithm for a `_conv`?"""
     g = conv.geometry("_conv", attrs)
-    n, channels, _ = g.split(ins[0].shape)
-    _, filters, out = g.split(outs[0].shape)
+    channels, filters = ins[0].shape[1], outs[0].shape[1]
     unit = g._replace(pad=()) == Geometry((3, 3), (1, 1), (1, 1), (), 1, False)
     if not unit or settings.get("PLAIT_TIER") == 0 or channels % block() or filters % block():
         return False
-    tiles = n * prod(-(-size // 4) for size in out)
-    pairs = channels * filters
-    direct = 2 * 9 * n * prod(out) * pairs / DIRECT_FLOPS_PER_US
-    products = 2 * 36 * tiles * pairs / MATMUL_FLOPS_PER_US
-    return products + pairs * WEIGHT_US + tiles * (channels + filters) * TILE_US < direct
+    winograd, direct = winograd_work(ins, outs)
+    return winograd < direct
 
 
 def _winograd(g, ins, outs, attrs):

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from math import prod
 
+from ...engine import lib
 from .. import cuda
-from ..cpu.layout import code, cost, nbytes
+from ..cpu.layout import MAX_DIMS, code, cost, nbytes
 from ..native import Native
 from ..record import FLOATS, NATIVE, NATIVE_FLOATS, NUMERIC, Attrs, Operator, Types
 from ..shapes import Lines, lines, one_axis
 from ..spec import ITEM_BYTES
 from . import on_cpu, on_cuda
 
+OUTSIDE = {
+    "clip": lib.PLK_TAKE_CLIP,
+    "wrap": lib.PLK_TAKE_WRAP,
+    "index": lib.PLK_TAKE_INDEX,
+    "raise": lib.PLK_TAKE_RAISE,
+}
 MAX_OUTER = 65535  # the limit of a grid's second dimension
 
 
@@ -29,7 +36,8 @@ def _along(op, whole, attrs) -> Lines:
 
 def _take(function, along, indices, dtype, mode, types) -> Native | None:
     """A kernel for an array seen as `along`: (outer, n, inner)."""
-    if not _usable(indices, mode, along.n, NATIVE):
+    checks = function == "plk_take_run"
+    if not _usable(indices, "clip" if checks else mode, along.n, NATIVE):
         return None
     count = prod(indices.shape)
     fields = {
@@ -37,9 +45,10 @@ def _take(function, along, indices, dtype, mode, types) -> Native | None:
         "n_indices": count,
         "size": ITEM_BYTES[dtype],
         "index_dtype": code(indices.dtype),
-        "wrap": mode == "wrap",
+        "mode": OUTSIDE[mode],
     }
-    return Native(function, ("plk_take", fields), cost(*types, steps=10 * count))
+    can_fail = checks and mode in ("index", "raise")
+    return Native(function, ("plk_take", fields), cost(*types, steps=10 * count), can_fail=can_fail)
 
 
 @on_cpu("take")
@@ -49,21 +58,21 @@ def take_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | No
     return _take("plk_take_run", along, indices, a.dtype, attrs["mode"], types)
 
 
-@on_cpu("_places")
+@on_cpu("_places", "_count_nonzero")
 def places_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
-    x, n = ins[0], prod(ins[0].shape)
-    fields = {"n": n, "dtype": code(x.dtype)}
-    return Native("plk_places_run", ("plk_places", fields), cost(x, *outs, steps=n))
-
-
-@on_cpu("_positions")
-def positions_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
-    x, n = ins[0], prod(ins[0].shape)
-    if x.dtype not in NATIVE:
+    x, shape = ins[0], ins[0].shape or (1,)
+    if len(shape) > MAX_DIMS:
         return None
-    fields = {"n_indices": n, "size": attrs["size"], "dtype": code(x.dtype)}
-    us = cost(x, *outs, steps=n)
-    return Native("plk_positions_run", ("plk_positions", fields), us, can_fail=True)
+    fields = {
+        "rows": prod(shape[:-1]),
+        "columns": shape[-1],
+        "count": attrs.get("count", 0),
+        "shape": shape,
+        "ndim": len(shape),
+        "dtype": code(x.dtype),
+    }
+    function = "plk_places_run" if op.name == "_places" else "plk_places_count"
+    return Native(function, ("plk_places", fields), cost(x, *outs, steps=prod(shape)))
 
 
 @on_cpu("Embedding", "_contrib_SparseEmbedding")
@@ -149,7 +158,7 @@ def _gather(op, a, indices, axis: int, mode: str, a_at: int, indices_at: int) ->
         cuda.divisor(max(words, 1), kind),
         cuda.divisor(max(count, 1), kind),
         cuda.Int64(n),
-        cuda.Int32(mode == "wrap"),
+        cuda.Int32(mode != "clip"),
         *map(cuda.Buffer, (indices_at, a_at, 2)),
     ]
     name = f"take<{word}, {element}, {cuda.TYPES[indices.dtype]}, {kind}>"
@@ -181,7 +190,7 @@ def take_grad_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Nativ
     steps: list[cuda.Fill | cuda.Launch] = [cuda.Fill(cuda.Buffer(2), nbytes(dx))]
     scratch = 0
     if prod(dy.shape):
-        wrap = cuda.Int32(attrs["mode"] == "wrap")
+        wrap = cuda.Int32(attrs["mode"] != "clip")
         places = f"TakenRows<{cuda.TYPES[indices.dtype]}>"
         given = cuda.Struct(cuda.Buffer(1), cuda.Int64(n), wrap)
         call = (places, given, count, outer, n, inner, dy.dtype, True)
@@ -204,7 +213,7 @@ def pick_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | N
         cuda.index(outer * inner, kind),
         cuda.divisor(max(inner, 1), kind),
         cuda.Int64(n),
-        cuda.Int32(mode == "wrap"),
+        cuda.Int32(mode != "clip"),
         *map(cuda.Buffer, (1, 2, 0) if back else (1, 0, 2)),
     ]
     name = f"pick<{types}, {cuda.bool_of(back)}>"
@@ -230,7 +239,7 @@ def pick_log_softmax_grad_cuda(
         cuda.index(size, kind),
         cuda.divisor(along.n, kind),
         *map(cuda.Buffer, range(4)),
-        cuda.Int32(attrs["mode"] == "wrap"),
+        cuda.Int32(attrs["mode"] != "clip"),
     ]
     return cuda.launches(cuda.spread("softmax.cu", name, size, arguments))
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from .. import cuda
 from ..activations import NUMBERS
-from ..cpu.layout import cost
+from ..cpu.layout import code, cost
 from ..native import Native
 from ..ops.deprecated import relative_attrs
-from ..record import Attrs, Operator, Types
+from ..record import HALVES, Attrs, Operator, Types
 from ..shapes import lines, many_axes, one_axis
 from . import on_cpu, on_cuda
 
@@ -79,10 +79,16 @@ def _normalised(op, x, gamma, attrs) -> Rows | int | None:
 
 
 def _rows(function: str, ins, outs, rows: Rows | None, eps: float) -> Native | None:
-    if rows is None or 0 in rows[:2] or not _float32(ins):
+    dtype = ins[0].dtype
+    forward = function == "plk_row_norm_run"
+    if rows is None or 0 in rows[:2] or any(t.dtype != dtype for t in (*ins, *outs)):
+        return None
+    if dtype != "float32" and not (forward and dtype in HALVES):
         return None
     us = cost(*ins, *outs, steps=STEPS * rows.n_rows * rows.n)
-    return Native(function, ("plk_row_norm", {**rows._asdict(), "eps": eps}), us)
+    return Native(
+        function, ("plk_row_norm", {**rows._asdict(), "dtype": code(dtype), "eps": eps}), us
+    )
 
 
 def _float32(types) -> bool:

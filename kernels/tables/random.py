@@ -8,6 +8,7 @@ from .. import cuda
 from ..cpu.layout import MAX_DIMS, broadcast_strides, code, collapse, cost, nbytes
 from ..native import Native
 from ..record import FLOATS, NATIVE_FLOATS, Attrs, Operator, Types
+from ..spec import ITEM_BYTES
 from . import on_cpu, on_cuda
 
 # operator -> (distribution, names of its parameters)
@@ -46,6 +47,20 @@ def draw_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | No
 @on_cpu("_random_randint")
 def randint_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _on_cpu("plk_random_whole", outs[0], low=attrs["low"], high=attrs["high"])
+
+
+@on_cpu("_shuffle")
+def shuffle_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
+    n, *rest = ins[0].shape
+    fields = {"n": n, "row_bytes": prod(rest) * ITEM_BYTES[ins[0].dtype]}
+    return Native("plk_shuffle_run", ("plk_shuffle", fields), cost(*ins, *outs, steps=20 * n))
+
+
+@on_cpu("_sample_unique_zipfian")
+def zipfian_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
+    batch, n = outs[0].shape
+    fields = {"batch": batch, "n": n, "range": attrs["range_max"]}
+    return Native("plk_zipfian_run", ("plk_zipfian", fields), 0.2 * batch * n)
 
 
 @on_cpu("Dropout")

@@ -1,4 +1,4 @@
-"""Regions of interest: ROIAlign, PSROIPooling, ROIPooling."""
+"""Regions of interest: ROIAlign, PSROIPooling, RROIAlign, ROIPooling."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from .. import cuda
 from ..cpu.layout import cost
 from ..native import Native
 from ..ops.roi import MAX_SAMPLES, pair
+from ..ops.roi_sampled import most_turned
 from ..record import FLOATS, Attrs, Operator, Types
 from . import on_cpu, on_cuda
 
@@ -42,10 +43,11 @@ def _on_cpu(function: str, ins, outs, data_shape, bins, steps, **more) -> Native
         "width": w,
         "n_rois": ins[1].shape[0],
         "bins": bins,
+        "groups": (0, 0),
         "sampling": 0,
         "most_samples": MAX_SAMPLES,
-        "by_position": False,
         "aligned": False,
+        "whole": False,
         **more,
     }
     return Native(function, ("plk_roi", fields), cost(*ins, *outs, steps=steps))
@@ -55,9 +57,32 @@ def _on_cpu(function: str, ins, outs, data_shape, bins, steps, **more) -> Native
 def align_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     back, data, pooled, more = _align(op, ins, outs, attrs)
     function = "plk_roi_align_backward" if back else "plk_roi_align_run"
-    more["by_position"] = attrs["position_sensitive"]
+    more["groups"] = attrs["pooled_size"] if attrs["position_sensitive"] else (0, 0)
     steps = 10 * prod(pooled.shape)
     return _on_cpu(function, ins, outs, data.shape, attrs["pooled_size"], steps, **more)
+
+
+@on_cpu("_contrib_PSROIPooling", "_psroi_pooling_grad")
+def parts_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
+    back = op.name == "_psroi_pooling_grad"
+    data, pooled = (outs[0], ins[0]) if back else (ins[0], outs[0])
+    function = "plk_roi_align_backward" if back else "plk_roi_align_run"
+    bins, groups = (attrs["pooled_size"],) * 2, (attrs["group_size"] or attrs["pooled_size"],) * 2
+    more = {"scale": attrs["spatial_scale"], "groups": groups, "whole": True}
+    return _on_cpu(function, ins, outs, data.shape, bins, 10 * prod(pooled.shape), **more)
+
+
+@on_cpu("_contrib_RROIAlign", "_rroi_align_grad")
+def turned_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
+    back, bins = op.name == "_rroi_align_grad", attrs["pooled_size"]
+    data, pooled = (outs[0], ins[0]) if back else (ins[0], outs[0])
+    function = "plk_roi_turned_backward" if back else "plk_roi_turned_run"
+    more = {
+        "scale": attrs["spatial_scale"],
+        "sampling": max(attrs["sampling_ratio"], 0),
+        "most_samples": min(MAX_SAMPLES, most_turned(bins, data.shape[1])),
+    }
+    return _on_cpu(function, ins, outs, data.shape, bins, 40 * prod(pooled.shape), **more)
 
 
 @on_cpu("ROIPooling")

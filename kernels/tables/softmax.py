@@ -6,9 +6,9 @@ from math import prod
 from typing import NamedTuple
 
 from .. import cuda
-from ..cpu.layout import cost
+from ..cpu.layout import code, cost
 from ..native import Native
-from ..record import FLOATS, NATIVE, Attrs, Operator, Type, Types
+from ..record import FLOATS, HALVES, NATIVE, Attrs, Operator, Type, Types
 from ..shapes import Lines, lines
 from . import on_cpu, on_cuda
 
@@ -55,11 +55,13 @@ def _rows(shape) -> Lines:
 
 def _on_cpu(function: str, call: Call | None, ins, outs) -> Native | None:
     x = ins[0]
-    if call is None or x.dtype != "float32" or outs[0].dtype != "float32":
+    if call is None or any(t.dtype != x.dtype for t in (*ins[: 1 if call.lengths else 2], *outs)):
+        return None
+    if x.dtype != "float32" and (x.dtype not in HALVES or call.along.inner != 1):
         return None
     length_bytes = LENGTH_BYTES[call.lengths] if call.lengths else 0
     fields = {**call.along._asdict(), "log": call.log, "scale": call.scale}
-    fields["length_bytes"] = length_bytes
+    fields |= {"length_bytes": length_bytes, "dtype": code(x.dtype)}
     us = cost(*ins, *outs, steps=STEPS * prod(x.shape))
     return Native(function, ("plk_softmax", fields), us)
 
@@ -83,7 +85,7 @@ def softmax_output_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> N
 
 @on_cpu("_softmax_grad", "_log_softmax_grad")
 def softmax_grad_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
-    if not ins[0].shape or ins[1].dtype != "float32":
+    if not ins[0].shape:
         return None
     call = Call(lines(op.name, ins[0].shape, attrs["axis"]), op.name == "_log_softmax_grad")
     return _on_cpu("plk_softmax_backward", call, ins, outs)

@@ -8,6 +8,7 @@ from ...kernels.namespaces import derive as _derive
 from . import fft, linalg, random  # noqa: F401
 from . import functions as _functions
 from .array import *  # noqa: F403
+from .compositions import *  # noqa: F403
 from .creation import *  # noqa: F403
 from .dlpack import from_dlpack  # noqa: F401
 from .dtypes import *  # noqa: F403

@@ -140,7 +140,7 @@ def interp(
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """The derivatives of f along axes (all), from neighbours: central inside, of one side at the
     ends. varargs: the distances of all or of each axis, or the places of its elements."""
-    f = operand(f)
+    f = call("_npi_add", operand(f), 0.0)  # of whole numbers floats: differences may be negative
     axes = range(f.ndim) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
     steps = list(varargs) * len(axes) if len(varargs) == 1 else list(varargs) or [1.0] * len(axes)
     if len(steps) != len(axes):

@@ -19,15 +19,8 @@ from .array import fresh, is_symbol
 
 # functions that have no operator here: of the module numpy
 NAMES = frozenset(
-    "allclose apply_along_axis apply_over_axes argpartition array_equal array_equiv bartlett"
-    " block convolve corrcoef correlate count_nonzero cov digitize divmod float_power frexp"
-    " gradient heaviside histogram2d histogram_bin_edges histogramdd i0 in1d interp intersect1d"
-    " isclose isin iscomplex iscomplexobj isreal isrealobj kaiser lexsort mask_indices median modf"
-    " nanargmax nanargmin nancumprod nancumsum nanmax nanmedian nanmin nanpercentile nanprod"
-    " nanquantile nanmean nanstd nansum nanvar nextafter packbits partition piecewise place poly"
-    " polyadd polyder polydiv polyfit polyint polymul polysub positive ptp putmask real roots"
-    " searchsorted setdiff1d setxor1d signbit sort_complex spacing trapezoid union1d unpackbits"
-    " unwrap vectorize".split()
+    "frexp histogram2d histogramdd packbits piecewise polydiv polyfit roots sort_complex unpackbits"
+    " vectorize".split()
 )
 # functions that NumPy 2 has under another name or not at all
 REPLACED = {

@@ -20,13 +20,17 @@ from ..protocol import plain
 from ..serialization import reduce as _reduce_nd
 from .array import method, ndarray
 
-REDUCTION = "axis=None, dtype=None, out=None, keepdims=False"
-PLAIN_REDUCTION = "axis=None, out=None, keepdims=False"
+MEAN = "axis=None, dtype=None, out=None, keepdims=False, where=True"
+SUM = f"{MEAN.removesuffix(', where=True')}, initial=None, where=True"
+TRUTH = "axis=None, out=None, keepdims=False, where=True"
+EXTREME = "axis=None, out=None, keepdims=False, initial=None, where=True"
+MOMENT = "axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=True"
+PLACE = "axis=None, out=None, keepdims=False"
 SIGNATURES = {  # of methods that are functions of mx.np of the same name
-    "all": PLAIN_REDUCTION,
-    "any": PLAIN_REDUCTION,
-    "argmax": "axis=None, out=None",
-    "argmin": "axis=None, out=None",
+    "all": TRUTH,
+    "any": TRUTH,
+    "argmax": PLACE,
+    "argmin": PLACE,
     "argpartition": "kth, axis=-1, kind='introselect', order=None",
     "argsort": "axis=-1, kind=None, order=None",
     "broadcast_to": "shape",
@@ -38,25 +42,25 @@ SIGNATURES = {  # of methods that are functions of mx.np of the same name
     "dot": "b, out=None",
     "expand_dims": "axis",
     "flip": "axis=None",
-    "max": PLAIN_REDUCTION,
-    "mean": REDUCTION,
-    "min": PLAIN_REDUCTION,
+    "max": EXTREME,
+    "mean": MEAN,
+    "min": EXTREME,
     "nonzero": "",
     "ones_like": "dtype=None",
     "pad": "pad_width=None, mode='constant', **kwargs",
-    "prod": REDUCTION,
+    "prod": SUM,
     "ravel": "order='C'",
     "repeat": "repeats, axis=None",
     "round": "decimals=0, out=None, **kwargs",
     "searchsorted": "v, side='left', sorter=None",
     "squeeze": "axis=None",
-    "std": "axis=None, dtype=None, out=None, ddof=0, keepdims=False",
-    "sum": REDUCTION,
+    "std": MOMENT,
+    "sum": SUM,
     "swapaxes": "axis1, axis2",
     "take": "indices, axis=None, mode='raise'",
     "tile": "reps",
     "trace": "offset=0, axis1=0, axis2=1",
-    "var": "axis=None, dtype=None, out=None, ddof=0, keepdims=False",
+    "var": MOMENT,
     "zeros_like": "dtype=None",
 }
 ELEMENTWISE = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +30,8 @@ def binary(name: str) -> tuple[Binary, Binary]:
     is neither an array nor a number."""
     both, right, left = (lookup(f"_npi_{n}") for n in (name, f"{name}_scalar", f"r{name}_scalar"))
     pairs, on_right, on_left = Plans(sure=True), Plans(sure=True), Plans(sure=True)
+    compares = name in COMPARISONS.values()
+    low, high = (0, 127) if compares else (-EXACT, EXACT)  # numbers of every dtype; all that fit
 
     def forward(x: Any, other: Any) -> Any:
         """The shortest way through a plan; calls without one go by `made`."""
@@ -36,7 +39,7 @@ def binary(name: str) -> tuple[Binary, Binary]:
         if other.__class__ is ndarray and x.__class__ is ndarray:
             plan = pairs[x._spec, other._spec]
         elif (
-            other.__class__ is float or (other.__class__ in NUMBERS and -EXACT <= other <= EXACT)
+            other.__class__ is float or (other.__class__ in NUMBERS and low <= other <= high)
         ) and x.__class__ is ndarray:
             plan, scalars = on_right[x._spec, other.__class__], (other,)
         else:
@@ -51,6 +54,8 @@ def binary(name: str) -> tuple[Binary, Binary]:
         return out
 
     def made(x: Any, other: Any) -> Any:
+        if other is None and name in ("equal", "not_equal"):
+            return _everywhere(x, name == "not_equal")
         other = operand(other, x)
         if other is NotImplemented:
             return other
@@ -66,6 +71,7 @@ def binary(name: str) -> tuple[Binary, Binary]:
         return other if other is NotImplemented else invoke(both, (other, x), {})
 
     def of_number(op: Any, plans: Plans, x: Any, number: Any) -> Any:
+        number = comparable(x, number) if compares else number
         key = (x._spec, number.__class__) if x.__class__ is ndarray else None
         plan = plans[key] if key else None
         if plan is not None and not precision.used:
@@ -84,6 +90,21 @@ EXACT = 1 << 53  # kernels get numbers as doubles, which hold whole numbers up t
 
 def is_whole(number: Any) -> bool:
     return number.__class__ is not float
+
+
+def comparable(x: Any, number: Any) -> Any:
+    """A number to compare an array with: an infinity for one beyond the array's whole numbers."""
+    kind = NUMPY_DTYPES[x._spec.dtype] if isinstance(x, NDArray) else None
+    if kind is None or kind.kind not in "iu" or number.__class__ is not int:
+        return number
+    info = onp.iinfo(kind)
+    return number if info.min <= number <= info.max else math.copysign(math.inf, number)
+
+
+def _everywhere(x: Any, value: bool) -> Any:
+    """What a comparison with None gives: no element equals it."""
+    attrs = {"shape": x.shape, "value": float(value), "dtype": "bool"}
+    return invoke(lookup("_full"), (), attrs, None, x._spec.device).as_np_ndarray()
 
 
 def operand(value: Any, beside: Any = None) -> Any:

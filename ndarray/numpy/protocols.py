@@ -49,10 +49,13 @@ def ours(module: str, name: str) -> Callable[..., Any] | None:
     return found if usable and not inspect.isclass(found) else None
 
 
+_signature = functools.cache(inspect.signature)
+
+
 def _fits(function: Callable[..., Any], args: Iterable, kwargs: dict[str, Any]) -> bool:
     """Does it take these arguments?"""
     try:
-        inspect.signature(function).bind(*args, **kwargs)
+        _signature(function).bind(*args, **kwargs)
     except (TypeError, ValueError):
         return False
     return True

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as onp
 
-from ...engine.error import InvalidValue, ShapeError
+from ...engine.error import IndexOutOfRange, InvalidValue, ShapeError
+from ...kernels.ops.index import places_now
 from ..indexing import EXACT_FLOAT
 from ..ndarray import NDArray
 from .array import array, is_symbol, operand
 from .operators import is_whole
-from .shapes import call, concatenate
+from .shapes import call
 
 
 def take(
@@ -77,8 +78,12 @@ def _is_number(x: Any) -> bool:
 
 def nonzero(a: Any) -> tuple:
     """The indices of what is not 0: one vector for each axis."""
-    found = argwhere(a)
-    return tuple(found.T) if operand(a).ndim else (found[:, 0],)
+    if is_symbol(a):
+        argwhere(a)  # which says that its shape depends on values
+    a = operand(a)
+    if not a.ndim:
+        raise ShapeError("np.nonzero", "a must have an axis, got ()", fix="np.atleast_1d(a)")
+    return tuple(places_now(call, a))
 
 
 def argwhere(a: Any) -> Any:
@@ -127,60 +132,62 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
 # ---- insert and delete ---------------------------------------------------------------------------
 
 
-def _along(arr: Any, axis: int | None) -> tuple[Any, int]:
-    """An array and the axis that changes: the flat array without one. Raises ShapeError."""
-    arr = operand(arr)
-    if axis is None:
-        return arr.reshape(-1), 0
-    if not -arr.ndim <= axis < arr.ndim:
-        raise ShapeError("np.insert", f"axis must be one of {arr.ndim} axes, got {axis}")
-    return arr, axis % arr.ndim
+def _place(name: str, arr: Any, obj: Any, axis: int | None) -> tuple[dict[str, Any], list]:
+    """Where np.delete and np.insert change arr: attributes and inputs of their records. Raises
+    IndexOutOfRange for indices that are known here."""
+    if isinstance(obj, slice):
+        return {"start": obj.start, "stop": obj.stop, "step": obj.step or 1, "axis": axis}, []
+    if is_symbol(obj):
+        return {"axis": axis}, [obj]
+    host = onp.asarray([] if isinstance(obj, list) and not obj else _on_host(obj))
+    if host.dtype == bool and name == "insert":
+        host = onp.flatnonzero(host)
+    host = host if host.dtype == bool else host.astype(onp.int64)
+    if host.ndim == 0 and host.dtype != bool:
+        return {"int_ind": int(host), "axis": axis}, []
+    if not is_symbol(arr) and host.dtype != bool and (axis is None or -arr.ndim <= axis < arr.ndim):
+        n = arr.size if axis is None else arr.shape[axis]
+        wrong = host[(host < -n) | (host > n - (name == "delete"))]
+        if wrong.size:
+            raise IndexOutOfRange(
+                f"np.{name}: indices must be in [{-n}, {n}{')' if name == 'delete' else ']'}, "
+                f"got {wrong[0]}"
+            )
+    return {"axis": axis}, [array(host)]
 
 
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
     """arr without the slices at an index, a slice, indices, or where a mask holds."""
-    arr, axis = _along(arr, axis)
-    obj = _on_host(obj)
-    if not isinstance(obj, (int, slice)):
-        obj = onp.asarray(obj)
-        obj = obj if obj.dtype == bool else obj.astype(onp.int64)
-    kept = onp.delete(onp.arange(arr.shape[axis]), obj)
-    return call("_npi_take", arr, kept, axis=axis)
+    arr = operand(arr)
+    attrs, where_ = _place("delete", arr, obj, axis)
+    return call("_npi_delete", arr, *where_, **attrs)
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     """arr with values, which broadcast and take its dtype, in front of an index, a slice, or
     indices."""
-    arr, axis = _along(arr, axis)
-    obj, n = _on_host(obj), arr.shape[axis]
-    if not isinstance(obj, (int, slice)):
-        obj = onp.asarray(obj)
-        obj = obj if obj.dtype == bool else obj.astype(onp.int64)
-    one = isinstance(obj, int) or isinstance(obj, onp.ndarray) and obj.ndim == 0
-    values = operand(values).astype(arr._spec.dtype)
-    if one:
-        values = values.reshape((1,) * (arr.ndim - values.ndim) + values.shape)
-        values = call("_np_moveaxis", values, source=0, destination=axis)
-        places: Any = int(obj)
-        count = values.shape[axis]
+    arr = operand(arr)
+    attrs, where_ = _place("insert", arr, obj, axis)
+    if _is_number(values):
+        attrs["val"], given = float(values), []
     else:
-        places = onp.arange(n)[obj] if isinstance(obj, slice) else onp.asarray(obj)
-        places = places.nonzero()[0] if places.dtype == bool else places.reshape(-1)
-        count = len(places)
-    shape = (*arr.shape[:axis], count, *arr.shape[axis + 1 :])
-    values = call("_npi_broadcast_to", values, shape=shape)
-    # NumPy says where: 0 to n - 1 are arr's slices, those behind it the new ones
-    order = onp.insert(onp.arange(n), places, onp.arange(n, n + count))
-    return call("_npi_take", concatenate([arr, values], axis), order, axis=axis)
+        given = [operand(values)]
+    kind = "scalar" if "int_ind" in attrs else "slice" if "step" in attrs else "tensor"
+    return call(f"_npi_insert_{kind}", arr, *given, *where_, **attrs)
 
 
-def trim_zeros(filt: Any, trim: str = "fb") -> Any:
-    """A vector without the zeros at its front (f) and back (b)."""
+def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
+    """An array without the zeros at its front (f) and back (b), along an axis or all."""
     filt = operand(filt)
-    places = onp.flatnonzero(filt._values())
-    first = int(places[0]) if len(places) and "f" in trim.lower() else 0
-    last = int(places[-1]) + 1 if len(places) and "b" in trim.lower() else filt.shape[0]
-    return filt[first:last] if len(places) else filt[:0]
+    axes = range(filt.ndim) if axis is None else (axis,) if hasattr(axis, "__index__") else axis
+    key = [slice(None)] * filt.ndim
+    found = onp.nonzero(onp.atleast_1d(filt._values()))
+    for i in axes:
+        places = found[i]
+        first = int(places.min()) if places.size and "f" in trim.lower() else 0
+        last = int(places.max()) + 1 if places.size and "b" in trim.lower() else filt.shape[i]
+        key[i] = slice(first, last if places.size else 0)
+    return filt[tuple(key)] if filt.ndim else filt
 
 
 # ---- numbers of places ---------------------------------------------------------------------------
@@ -254,6 +261,9 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
 def ix_(*args: Any) -> tuple:
     """Vectors as arrays of indices that broadcast to a grid."""
     xs = [operand(a) for a in args]
+    for x in xs:
+        if x.ndim != 1:
+            raise ShapeError("np.ix_", f"each argument must be a vector, got shape {x.shape}")
     xs = [nonzero(x)[0] if x._spec.dtype == "bool" else x for x in xs]
     n = len(xs)
     return tuple([x.reshape((1,) * i + (-1,) + (1,) * (n - i - 1)) for i, x in enumerate(xs)])

@@ -274,7 +274,7 @@ def histogram(
     else:
         edges = operand(bins)
     if weights is None:
-        counts, _ = call("_npi_histogram", a, edges.astype(a.dtype))
+        counts, _ = call("_npi_histogram", a, edges)
     else:
         inside = (a >= edges[0]) & (a <= edges[-1])
         place = call("_npi_searchsorted", edges, a, side="right") - 1

@@ -21,7 +21,7 @@ from ..numpy_mode import np_ufunc_legal_option
 from ..tape import refuse_recorded
 from . import operators
 from .array import array, ndarray
-from .operators import NUMBERS, PAIRS_OF, into, is_whole
+from .operators import COMPARISONS, NUMBERS, PAIRS_OF, comparable, into, is_whole
 
 
 def applied(
@@ -83,6 +83,7 @@ def of_two(name: str) -> Callable[..., Any]:
     """np.add and its kin: of two operands, one of which may be a number."""
     (forward, backward), ref = PAIRS_OF[name], PAIRS[name].ref
     both, right, left = (lookup(f"_npi_{n}") for n in (name, f"{name}_scalar", f"r{name}_scalar"))
+    compares = name in COMPARISONS.values()
 
     def call(x1: Any, x2: Any, out: Any = None, where: Any = True, **kwargs: Any) -> Any:
         first, second = operand(x1, name), operand(x2, name)
@@ -94,11 +95,13 @@ def of_two(name: str) -> Callable[..., Any]:
                 first = array(first)
             if plain:
                 return forward(first, second)
+            second = comparable(first, second) if compares else second
             attrs = {"scalar": second, "is_int": is_whole(second)}
             return applied(right, (first,), attrs, out, where, kwargs)
         if first.__class__ in NUMBERS:
             if plain:
                 return backward(second, first)
+            first = comparable(second, first) if compares else first
             attrs = {"scalar": first, "is_int": is_whole(first)}
             return applied(left, (second,), attrs, out, where, kwargs)
         return (
@@ -135,6 +138,16 @@ def of_one(name: str) -> Callable[..., Any]:
     return _named(call, name, op.doc)
 
 
+def logaddexp2(x1: Any, x2: Any, out: Any = None, where: Any = True, **kwargs: Any) -> Any:
+    """log2(2^x1 + 2^x2), without overflow."""
+    xs = [array(x) if x.__class__ in NUMBERS else x for x in map(_plain, (x1, x2))]
+    return applied(lookup("_npi_logaddexp2"), xs, {}, out, where, kwargs)
+
+
+def _plain(x: Any) -> Any:
+    return operand(x, "logaddexp2")
+
+
 ALIASES = {alias: name for name, pair in PAIRS.items() for alias in pair.aliases}
 for _name in PAIRS:
     globals()[_name] = of_two(_name)
@@ -142,4 +155,4 @@ for _name in FUNCTIONS:
     globals()[_name] = of_one(_name)
 for _alias, _name in ALIASES.items():
     globals()[_alias] = globals()[_name]
-__all__ = [*PAIRS, *FUNCTIONS, *ALIASES]
+__all__ = ["logaddexp2", *PAIRS, *FUNCTIONS, *ALIASES]

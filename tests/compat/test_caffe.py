@@ -194,6 +194,10 @@ BAD_TEXT = {
         'input: "data" ' + ONE.format("MVN", "data", ""),
         "needs the shape of its input\n  fix: input_shape",
     ),
+    "a layer without a bottom": (
+        nets.net('layer { name: "r" type: "ReLU" top: "r" }'),
+        "r needs bottom 1, it has 0",
+    ),
     "numbers of coefficients": (
         nets.net(ONE.format("Eltwise", "data", "eltwise_param { coeff: 1 coeff: 2 }")),
         "coeff must have",

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import mxnet as mx
 import numpy as np
-from gluoncv import model_zoo
+
+sys.modules["torch"] = None  # GluonCV refuses to be imported beside a torch of today
+from gluoncv import model_zoo  # noqa: E402
 
 MODELS = {  # name -> size of its pictures
     "resnet18_v1": 224,

@@ -36,7 +36,7 @@ static const size_t word[] = {sizeof(uint64_t)}, words[] = {sizeof(uint64_t), si
 
 static uintptr_t copy_plan(int gate)
 {
-    return pl_plan_new(copy_run, &gate, sizeof gate, 1, 1, word, NULL, 0, 0, PL_LANE_CPU, 0, "copy");
+    return pl_plan_new(copy_run, &gate, sizeof gate, 1, 1, word, NULL, 0, 0, PL_LANE_CPU, 0, "copy", NULL);
 }
 
 /* in0 -> out0, then behind a gate (or a failure) in1 -> out1; before: a gate in front of the first */
@@ -262,7 +262,7 @@ static int asks_run(const void *params, void *const *bufs, const double *scalars
 static void rule_waits_inside(void)
 {
     uintptr_t in[] = {array_of(1), array_of(2)}, out[2] = {0, 0};
-    uintptr_t plans[] = {pl_plan_new(asks_run, &in[1], sizeof in[1], 1, 1, word, NULL, 0, 0, 0, 0, "asks"),
+    uintptr_t plans[] = {pl_plan_new(asks_run, &in[1], sizeof in[1], 1, 1, word, NULL, 0, 0, 0, 0, "asks", NULL),
                          copy_plan(-1)};
     const pl_slot slots[] = {{PL_SLOT_INPUT, 0, 0}, {PL_SLOT_OUTPUT, 0, 0}, {PL_SLOT_INPUT, 1, 0},
                              {PL_SLOT_OUTPUT, 1, 0}};

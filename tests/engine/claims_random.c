@@ -144,7 +144,7 @@ static void random_op(int number, uintptr_t *arrays, cell *cells, uint64_t *vers
             .salt = (uint64_t)number << 8 | (uint64_t)k, .fails = k == fails_at, .spin = below(4) ? 0 : below(3000)};
         s->claim = k < python_at ? k : python_at;        /* before a kernel in Python all is claimed */
         plans[k] = pl_plan_new(mix_run, &s->p, sizeof s->p, 2, 1, word, NULL, 0, k == python_at ? PL_PLAN_PYTHON : 0,
-                               PL_LANE_CPU, 0, "mix");
+                               PL_LANE_CPU, 0, "mix", NULL);
         const int of[] = {s->a, s->b, s->out};
         for (int i = 0; i < 3; i++)
             slots[3 * k + i] = of[i] < n_in ? (pl_slot){PL_SLOT_INPUT, of[i], 0}

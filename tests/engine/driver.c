@@ -199,7 +199,7 @@ uintptr_t plan_of(pl_kernel kernel, int n_in, int n_scalars, int flags)
 {
     static const double offset = 0.5;
     return pl_plan_new(kernel, &offset, sizeof offset, n_in, 1, flags & PL_PLAN_RANDOM ? two_doubles : one_double,
-                       NULL, n_scalars, flags, PL_LANE_CPU, 0, "kernel");
+                       NULL, n_scalars, flags, PL_LANE_CPU, 0, "kernel", "()+()");
 }
 
 uintptr_t double_array(double value)

@@ -306,7 +306,7 @@ static uintptr_t loop_plan(const graph *g, const step *s, const size_t *out_byte
                  .final_at = in_order, .state_bytes = sizes->state_bytes, .out_bytes = one_number};
     if (s->test)
         p.test = (pl_part){s->test->program, 2, 1, of_states, in_order, one_number, NULL};
-    uintptr_t plan = pl_plan_new(pl_kernel_loop, &p, sizeof p, 4, 4, out_bytes, NULL, 0, 0, 0, 0, "loop");
+    uintptr_t plan = pl_plan_new(pl_kernel_loop, &p, sizeof p, 4, 4, out_bytes, NULL, 0, 0, 0, 0, "loop", NULL);
     pl_plan_own(plan, free, sizes);
     return plan;
 }
@@ -317,7 +317,7 @@ static uintptr_t branch_plan(const step *s, const size_t *out_bytes)
                    .ways = {{s->body->program, 2, 2, as_inputs, in_order, one_number, NULL},
                             {s->other->program, 2, 2, as_inputs, in_order, one_number, NULL}},
                    .n_in = 2, .n_shared = 1, .first_own = {1, 2}, .flag_at = 3, .flag_bytes = 8};
-    return pl_plan_new(pl_kernel_branch, &p, sizeof p, 2, 4, out_bytes, NULL, 0, 0, 0, 0, "branch");
+    return pl_plan_new(pl_kernel_branch, &p, sizeof p, 2, 4, out_bytes, NULL, 0, 0, 0, 0, "branch", NULL);
 }
 
 static uintptr_t step_plan(const graph *g, step *s)
@@ -335,7 +335,7 @@ static uintptr_t step_plan(const graph *g, step *s)
         return branch_plan(s, out_bytes);
     mix_params p = params_of(g, s);
     return pl_plan_new(s->kind == MIX ? mix_run : count_run, &p, sizeof p, s->n_in, 1, out_bytes, NULL,
-                       s->kind == MIX, 0, 0, 0, s->kind == MIX ? "mix" : "count");
+                       s->kind == MIX, 0, 0, 0, s->kind == MIX ? "mix" : "count", NULL);
 }
 
 static void graph_compile(graph *g, int flags, int lane, int device, bool split)

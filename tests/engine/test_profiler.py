@@ -1,7 +1,9 @@
 """The profiler: what is recorded, valid JSON after every dump, the table, the user's own marks."""
 
 import json
+import re
 
+import child
 import pytest
 from plait import engine
 from plait.engine import MXNetError, Var, ffi, lib, profiler
@@ -77,8 +79,9 @@ def test_more_events_than_a_buffer_holds(trace):
 def test_programs_record_their_instructions_inside(trace):
     noop = ffi.callback("pl_kernel", lambda *_: 0)
     out_bytes = [4096]
-    plan = lib.pl_plan_new(noop, ffi.NULL, 0, 0, 1, out_bytes, ffi.NULL, 0, 0, 0, 0, b"inner")
-    assert lib.pl_plan_label(plan, b"(8,128)") == 0
+    plan = lib.pl_plan_new(
+        noop, ffi.NULL, 0, 0, 1, out_bytes, ffi.NULL, 0, 0, 0, 0, b"inner", b"(8,128)"
+    )
     program = lib.pl_program_new(
         0,
         ffi.NULL,
@@ -165,3 +168,31 @@ def test_own_marks(trace):
 def test_wrong_arguments(call, text):
     with pytest.raises(MXNetError, match=text):
         call()
+
+
+def test_operators_and_instructions_show_their_shapes(trace):
+    import plait as mx
+    from plait import nd
+
+    net = mx.gluon.nn.HybridSequential()
+    net.add(mx.gluon.nn.Dense(3, in_units=4))
+    net.initialize()
+    net.hybridize()
+    x = nd.ones((2, 4))
+    (net(x).astype("int8") + nd.ones((2, 3), dtype="int8")).wait_to_read()
+    shapes = {e["name"]: e["args"].get("shapes") for e in trace() if e["ph"] == "X"}
+    assert shapes["FullyConnected"] == "(2, 4), (3, 4), (3,) -> (2, 3)"
+    assert shapes["Cast"] == "(2, 3) -> int8 (2, 3)"
+    assert shapes["broadcast_add"] == "int8 (2, 3), int8 (2, 3) -> int8 (2, 3)"
+
+
+def test_a_line_for_each_operation():
+    script = """
+import plait as mx
+from plait import nd
+x = nd.ones((2, 3))
+(x * 2).wait_to_read()
+"""
+    _, printed = child.run(script, PLAIT_LOG="ops")
+    line = r"plait ops: (\S+|thread \d+) +\d+\.\d us  _mul_scalar \(2, 3\) -> \(2, 3\)"
+    assert re.search(line, printed), printed

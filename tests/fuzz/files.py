@@ -116,6 +116,90 @@ def _kernel() -> bytes:
     return (cache.folder() / "fuzz.bin").read_bytes()
 
 
+def _onnx() -> bytes:
+    """A network with computed shapes, branches, a loop and recurrence."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    node, info = helper.make_node, helper.make_tensor_value_info
+    real, whole_, flag = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+    ways = {
+        f"{name}_branch": helper.make_graph(
+            [node(op, ["c"], [name])], name, [], [info(name, real, None)]
+        )
+        for name, op in (("then", "Relu"), ("else", "Neg"))
+    }
+    steps = helper.make_graph(
+        [node("Add", ["a", "a"], ["a2"]), node("Identity", ["go"], ["go2"])],
+        "steps",
+        [info("i", whole_, []), info("go", flag, []), info("a", real, None)],
+        [info("go2", flag, []), info("a2", real, None)],
+    )
+    nodes = [
+        node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1], strides=[2, 2]),
+        node("Size", ["c"], ["n"]),
+        node("Greater", ["n", "zero"], ["some"]),
+        node("If", ["some"], ["d"], **ways),
+        node("Shape", ["d"], ["s"]),
+        node("Slice", ["s", "zeros", "ones"], ["batch"]),
+        node("Concat", ["batch", "rest"], ["to"], axis=0),
+        node("Reshape", ["d", "to"], ["flat"]),
+        node("LSTM", ["flat", "lw", "lr"], ["", "h"], hidden_size=2),
+        node("Loop", ["three", "", "h"], ["y"], body=steps),
+    ]
+    random_ = np.random.default_rng(5)
+    floats = {"w": (2, 1, 3, 3), "lw": (1, 8, 4), "lr": (1, 8, 2)}
+    values = {n: random_.random(shape, np.float32) for n, shape in floats.items()}
+    counts = {"zero": 0, "zeros": [0], "ones": [1], "rest": [2, 4], "three": 3}
+    values.update((n, np.array(v, np.int64)) for n, v in counts.items())
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [info("x", real, ["batch", 1, 4, 4])],
+        [info("y", real, None)],
+        [numpy_helper.from_array(x, n) for n, x in values.items()],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+
+
+def _safetensors() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "x.safetensors")
+        arrays = {"a": mx.nd.arange(12).reshape((3, 4)), "b": mx.nd.ones((2,), dtype="int8")}
+        mx.nd.save(path, arrays)
+        return Path(path).read_bytes()
+
+
+PROTOTXT = """name: "net"
+input: "data" input_shape { dim: 1 dim: 3 dim: 9 dim: 9 }
+layer { name: "c" type: "Convolution" bottom: "data" top: "c"
+        convolution_param { num_output: 4 kernel_size: 3 stride: 2 } }
+layer { name: "b" type: "BatchNorm" bottom: "c" top: "c" batch_norm_param { eps: 1e-5 } }
+layer { name: "s" type: "Scale" bottom: "c" top: "c" scale_param { bias_term: true } }
+layer { name: "p" type: "Pooling" bottom: "c" top: "p" pooling_param { pool: MAX kernel_size: 2 } }
+layer { name: "e" type: "Eltwise" bottom: "p" bottom: "p" top: "e"
+        eltwise_param { operation: PROD } }
+layer { name: "r" type: "Reshape" bottom: "e" top: "r" reshape_param { shape { dim: 0 dim: -1 } } }
+layer { name: "f" type: "InnerProduct" bottom: "r" top: "f" inner_product_param { num_output: 2 } }
+layer { name: "o" type: "Softmax" bottom: "f" top: "o" }
+"""
+
+
+def _caffemodel() -> bytes:
+    from plait.compat.caffe.schema import messages
+
+    found = messages()["NetParameter"]()
+    shapes = {"c": [(4, 3, 3, 3), (4,)], "b": [(4,), (4,), (1,)], "s": [(4,), (4,)]}
+    for name, blobs in {**shapes, "f": [(2, 36), (2,)]}.items():
+        layer = found.layer.add()
+        layer.name = name
+        for shape in blobs:
+            blob = layer.blobs.add()
+            blob.shape.dim.extend(shape)
+            blob.data.extend([0.5] * int(np.prod(shape)))
+    return found.SerializeToString()
+
+
 WHOLE = {
     "arrays": [
         _arrays,
@@ -140,6 +224,10 @@ WHOLE = {
     "list": [lambda: b"0\t1.0\ta.png\n1\t2.0\t3.0\tb.png\n2\t0\tc d.png\n"],
     "embedding": [lambda: b"the 0.1 0.2 0.3\nof -1 2e3 0.5\n<unk> 0 0 0\n"],
     "kernel": [_kernel],
+    "onnx": [_onnx],
+    "safetensors": [_safetensors],
+    "prototxt": [PROTOTXT.encode],
+    "caffemodel": [_caffemodel],
 }
 
 
@@ -356,6 +444,44 @@ def _read_kernel(path, folder):
         assert cache.read(library.name) is None, "a damaged library is taken"
 
 
+def _read_onnx(path, folder):
+    net = mx.onnx.load(path)
+    mx.onnx.get_model_metadata(path)
+    shapes = [[n if isinstance(n, int) else 1 for n in i.shape or ()] for i in net.inputs]
+    if all(np.prod(shape, dtype=float) < 1e6 for shape in shapes):
+        found = net(*[mx.np.zeros(s, dtype=i.dtype) for s, i in zip(shapes, net.inputs)])
+        for out in found if isinstance(found, list) else [found]:
+            out.wait_to_read()
+
+
+def _read_safetensors(path, folder):
+    named = os.path.join(folder, "x.safetensors")
+    os.rename(path, named)
+    for array in mx.nd.load(named).values():
+        array.asnumpy()
+
+
+def _read_caffe(prototxt, caffemodel):
+    symbol, args, aux, shapes = mx.caffe.convert_model(prototxt, caffemodel)
+    if all(np.prod(shape, dtype=float) < 1e6 for shape in shapes):
+        names = [n for n in symbol.list_arguments() if n not in args]
+        data = {n: mx.nd.zeros(shape) for n, shape in zip(names, shapes)}
+        for out in symbol.bind(mx.cpu(), {**data, **args}, aux_states=aux).forward():
+            out.wait_to_read()
+
+
+def _read_prototxt(path, folder):
+    weights = os.path.join(folder, "net.caffemodel")
+    Path(weights).write_bytes(_caffemodel())
+    _read_caffe(path, weights)
+
+
+def _read_caffemodel(path, folder):
+    text = os.path.join(folder, "net.prototxt")
+    Path(text).write_text(PROTOTXT)
+    _read_caffe(text, path)
+
+
 def _beside(path: Path, data: bytes) -> Path:
     other = path.with_suffix(".new")
     other.write_bytes(data)
@@ -379,6 +505,10 @@ READERS = {
     "list": _read_list,
     "embedding": _read_embedding,
     "kernel": _read_kernel,
+    "onnx": _read_onnx,
+    "safetensors": _read_safetensors,
+    "prototxt": _read_prototxt,
+    "caffemodel": _read_caffemodel,
 }
 
 # of these a reader notices where they end; its result, if any, lists what came before

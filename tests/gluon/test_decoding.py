@@ -211,7 +211,7 @@ def test_int8_weights_are_near_and_freed():
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 7, 9, 40])
-@pytest.mark.parametrize("n, k", [(1, 1), (5, 7), (67, 33), (130, 64)])
+@pytest.mark.parametrize("n, k", [(1, 1), (2, 40), (5, 7), (67, 33), (130, 64), (1403, 50)])
 def test_int8_dense_equals_float64(rows, n, k):
     rng = np.random.default_rng(rows + n)
     x, scale, bias = (rng.normal(size=s).astype(np.float32) for s in ((rows, k), (n,), (n,)))

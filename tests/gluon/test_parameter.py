@@ -1,9 +1,12 @@
 """Parameters: initialization, devices, files, errors."""
 
+import gc
+import weakref
+
 import numpy as np
 import plait as mx
 import pytest
-from plait import gluon, nd
+from plait import autograd, gluon, nd
 from plait.gluon import nn
 from plait.gluon.parameter import ParameterError
 from plait.ndarray import serialization
@@ -35,6 +38,38 @@ def test_several_devices_share_a_value():
         p.data(mx.cpu(2))
     p.reset_ctx(mx.cpu(2))
     assert p.data().context == mx.cpu(2)
+
+
+def ones_net():
+    net = nn.Dense(2, in_units=3, use_bias=False)
+    net.initialize(mx.init.One())
+    net.hybridize()
+    return net
+
+
+def test_a_graph_reads_the_arrays_that_its_parameters_have_now():
+    net, x = ones_net(), nd.ones((1, 3))
+    assert net(x).asnumpy().tolist() == [[3, 3]]
+    net.initialize(mx.init.Constant(2), force_reinit=True)
+    assert net(x).asnumpy().tolist() == [[6, 6]]
+    net.weight.reset_ctx(mx.cpu(1))
+    with autograd.record():
+        y = net(x.as_in_context(mx.cpu(1)))
+    y.backward()
+    assert y.asnumpy().tolist() == [[6, 6]]
+    assert net.weight.grad().asnumpy().tolist() == [[1, 1, 1]] * 2
+    net.weight._data = None
+    with pytest.raises(mx.MXNetError, match="has not been initialized"):
+        net(x.as_in_context(mx.cpu(1)))
+
+
+def test_a_graph_keeps_no_array_that_its_parameter_lost():
+    net, x = ones_net(), nd.ones((1, 3))
+    net(x).wait_to_read()
+    before = weakref.ref(net.weight.data())
+    net.initialize(force_reinit=True)
+    gc.collect()
+    assert before() is None
 
 
 def test_set_data_before_shapes_are_known_is_kept():

@@ -124,8 +124,8 @@ def representative(found: Iterable[tuple]) -> set[tuple]:
             templates[k[0], k[1].partition("<")[0], k[2]].append(k)
         else:
             generated.append(k)
-    generated = [k for i, k in enumerate(generated) if k[0] not in {g[0] for g in generated[:i]}]
-    kept = set(generated[::GENERATED_STEP])
+    first = {k[0]: k for k in reversed(generated)}  # of each source
+    kept = set([k for k in generated if first[k[0]] is k][::GENERATED_STEP])
     for instances in templates.values():
         step = max(1, -(-len(instances) // INSTANCES))
         kept |= set(instances[::step])

@@ -50,7 +50,7 @@ def test_attention_is_found_in_every_type_that_has_a_kernel(dtype):
     p = F.softmax(F._mul_scalar(F.batch_dot(q, k, transpose_b=True), scalar=0.5), axis=-1)
     y = F.batch_dot(p, v)
     assert "_attention" in operators(compile_passes([y], gpu(0)))
-    assert ("_attention" in operators(compile_passes([y], cpu()))) == (dtype == "float32")
+    assert "_attention" in operators(compile_passes([y], cpu()))
 
 
 class Attention(nn.HybridBlock):

@@ -239,6 +239,23 @@ def test_direct_kernel(kernel, stride, pad, dilate, channels, size, monkeypatch)
         assert kernel_of_conv(outputs, v) == "plk_conv_blocked_run"
 
 
+@pytest.mark.parametrize("pixels", [1, 5, 7, 12, 13, 23])
+@pytest.mark.parametrize("deep", [False, True])
+def test_register_tiles(pixels, deep, monkeypatch):
+    """1 to 9 blocks of filters, and every number of outputs that the last tile may have."""
+    choose(monkeypatch, False)
+    b = conv_fused.block()
+    n, blocks = b * (5 if deep else 1), range(1, 10)
+    filters = {f"w{i}": (i * b, n, 1, 1) for i in blocks}
+    v = given(x=(1, n, 1, pixels), **filters)
+    outputs = [F.relu(conv(v, w=w)) for w in filters]
+    arrays = arrays_of(v)
+    _, got, _ = both(outputs, v, arrays, stable=tuple(filters))
+    x, *weights = (arrays[k].asnumpy().astype("float64") for k in v)
+    want = [np.maximum(np.einsum("nchw,fc->nfhw", x, w[:, :, 0, 0]), 0) for w in weights]
+    assert_same(got, want)
+
+
 def test_large_padding_is_not_copied(monkeypatch):
     choose(monkeypatch, False)
     v = given(x=(1, 64, 9, 9), w=(16, 64, 3, 3))

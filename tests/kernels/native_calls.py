@@ -36,6 +36,14 @@ def complete(op, attrs):
     return attrs | ({"train": True} if op.train_aware else {})
 
 
+def placed(a):
+    """A copy that begins one element into its memory, as a slice of an array does."""
+    a = np.asarray(a)
+    room = np.empty(a.nbytes + a.itemsize, np.uint8)[a.itemsize :]
+    room[:] = np.frombuffer(a.tobytes(), np.uint8)
+    return room.view(a.dtype).reshape(a.shape)
+
+
 def run_native(op, arrays, dtypes, attrs, alias=None):
     """The native kernel's outputs and mutated inputs, or None where the table has no kernel."""
     ins = types_of(arrays, dtypes)
@@ -44,12 +52,12 @@ def run_native(op, arrays, dtypes, attrs, alias=None):
     if found is None:
         return None, outs
     params = ffi.new(found.params[0] + " *", found.params[1]) if found.params else ffi.NULL
-    arrays = [np.array(a) for a in arrays]
+    arrays = [placed(a) for a in arrays]
     results = [
         (
             arrays[alias]
             if i == 0 and alias is not None
-            else np.full(t.shape, 77).astype(NUMPY_DTYPES[t.dtype])
+            else placed(np.full(t.shape, 77).astype(NUMPY_DTYPES[t.dtype]))
         )
         for i, t in enumerate(outs)
     ]

@@ -1,10 +1,12 @@
 """What is built on other machines than x86-64; `make aarch64` builds and runs it."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-SOURCES = Path(__file__).parent / "aarch64" / "sources.py"
+HERE = Path(__file__).parent
+SOURCES = HERE / "aarch64" / "sources.py"
 
 
 def files(machine):
@@ -21,3 +23,15 @@ def test_other_machines_compile_no_file_and_no_flag_of_x86():
     assert flags == other_flags and not [f for f in flags if f.startswith("-m")]
     wrappers = {f for f in here if f.endswith(("_avx2.c", "_avx512.c"))}
     assert len(wrappers) > 50 and there == here - wrappers
+
+
+def test_calls_are_recorded(tmp_path):
+    path = os.pathsep.join([str(HERE), str(HERE.parent), *sys.path])
+    said = subprocess.run(
+        [sys.executable, HERE / "aarch64" / "record.py", tmp_path, "relu", "softmax"],
+        env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "calls of 2 kernels" in said.stdout
+    calls = (tmp_path / "calls").read_bytes()
+    assert calls.count(b"plk_pointwise_run") > 2 and calls.count(b"plk_softmax_run") > 2

@@ -33,6 +33,9 @@ SIZES = [
     (7, 32, 64),
     (64, 50, 40),
     (5, 33, 3),
+    (50, 101, 24),  # few multiplications for each store: one row of tiles after the other
+    (130, 70, 64),
+    (200, 2100, 7),
 ]
 
 
@@ -58,6 +61,14 @@ def test_dot(isa, m, n, k, ta, tb):
     a, b = normal(*((k, m) if ta else (m, k))), normal(*((n, k) if tb else (k, n)))
     want = (a.T if ta else a).astype("float64") @ (b.T if tb else b)
     close(mx.nd.dot(mx.nd.array(a), mx.nd.array(b), transpose_a=ta, transpose_b=tb), want, k)
+
+
+@pytest.mark.parametrize("m", [1, 2, 3])
+def test_few_rows_meet_each_column_once(isa, m):
+    for n in (*range(1, 14), 63, 64, 65, 67, 130, 190):
+        a, b = normal(m, 70), normal(n, 70)
+        got = mx.nd.dot(mx.nd.array(a), mx.nd.array(b), transpose_b=True)
+        close(got, a.astype("float64") @ b.T, 70)
 
 
 @pytest.mark.parametrize("m, n, k", [(64, 48, 32), (200, 300, 150), (700, 129, 260)])

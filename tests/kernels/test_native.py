@@ -1,6 +1,8 @@
 """Every native kernel against its operator's reference: samples, dtypes, odd sizes, broadcasting,
 aliasing."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import plait.engine.error
 import pytest
@@ -335,3 +337,44 @@ def test_what_a_plan_owns_goes_with_it(name, shapes, attrs):
     op.plans.clear()
     del plan
     assert not set(callback._objects) - before
+
+
+@pytest.mark.parametrize(
+    "name, shapes, dtypes, attrs",
+    [
+        (
+            "_contrib_int8_dense",
+            [(9, 0), (3, 0), (3,), (3,)],
+            ["float32", "int8", "float32", "float32"],
+            {"num_hidden": 3},
+        ),
+        ("softmax", [(3, 0)], ["float16"], {}),
+        ("_shuffle", [(0, 2)], ["float32"], {}),
+    ],
+)
+def test_scratch_memory_of_no_bytes_is_not_out_of_memory(name, shapes, dtypes, attrs):
+    """In a thread that has had no scratch memory yet."""
+    op = REGISTRY[name]
+    arrays = [np.zeros(s, NUMPY_DTYPES[d]) for s, d in zip(shapes, dtypes)]
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(run_native, op, arrays, dtypes, complete(op, attrs))
+        results, _ = call.result()
+    assert all((r == 0).all() for r in results)
+
+
+@pytest.mark.parametrize("starts", [[7], [-1, 2], [0, 2**31 - 1, -(2**31)], [0, 2, 1]])
+def test_rows_of_a_sparse_weight_that_are_not_in_order(starts):
+    op = REGISTRY["_contrib_sparse_dense"]
+    arrays = [
+        np.ones((2, 3), "f4"),
+        np.ones((2, 1), "f4"),
+        np.zeros(2, "i4"),
+        np.array(starts, "i4"),
+    ]
+    attrs = complete(op, {"num_hidden": len(starts) - 1, "no_bias": True})
+    for call in (
+        lambda: run_native(op, arrays, ["float32", "float32", "int32", "int32"], attrs),
+        lambda: expected(op, arrays, attrs, []),
+    ):
+        with pytest.raises(plait.engine.error.OperatorError, match="not in order"):
+            call()

@@ -523,3 +523,29 @@ def test_second_order_on_another_device():
         (dx,) = autograd.grad(y, [x], create_graph=True)
     dx.backward()
     assert x.grad.context == mx.cpu(1) and (x.grad.asnumpy() != 0).any()
+
+
+@pytest.mark.parametrize("dtype, step", [("bfloat16", 2.0**-8), ("float16", 2.0**-11)])
+def test_rows_of_16_bits_are_rounded_once(dtype, step):
+    """Softmax, its gradient and LayerNorm beside float64."""
+    rng = np.random.default_rng(0)
+    x = mx.nd.array(rng.normal(size=(5, 37)) * 3).astype(dtype)
+    gamma, beta = (mx.nd.array(rng.normal(size=37)).astype(dtype) for _ in range(2))
+    a, g, b = (v.astype("float32").asnumpy().astype("float64") for v in (x, gamma, beta))
+    near = lambda got, want: np.testing.assert_allclose(
+        got.astype("float32").asnumpy(), want, rtol=step, atol=1e-6
+    )
+    e = np.exp(a - a.max(axis=1, keepdims=True))
+    soft = e / e.sum(axis=1, keepdims=True)
+    near(mx.nd.softmax(x), soft)
+    near(mx.nd.log_softmax(x), np.log(soft))
+    centred = a - a.mean(axis=1, keepdims=True)
+    norm = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-5)
+    near(mx.nd.LayerNorm(x, gamma, beta), norm * g + b)
+    x.attach_grad()
+    with mx.autograd.record():
+        y = mx.nd.softmax(x)
+    y.backward(beta.reshape((1, 37)).broadcast_to((5, 37)))
+    stored = y.astype("float32").asnumpy().astype("float64")  # what the gradient reads
+    want = stored * (b - (stored * b).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(x.grad.astype("float32").asnumpy(), want, rtol=step, atol=1e-6)

@@ -17,6 +17,8 @@ FILE = Path(__file__).resolve().parents[1] / "fixtures" / "signatures.tsv"
 ROWS = [line.split("\t") for line in FILE.read_text().splitlines()]
 # internal, and other parameters than in MXNet's own Python
 EXCEPT = {"_linspace"}
+# MXNet's Python counts the inputs for num_args, but these have more than it says, or a subgraph
+EXCEPT |= {"_contrib_quantized_concat", "_sg_mkldnn_conv", "_sg_mkldnn_fully_connected"}
 KNOWN = [
     pytest.param(*row, id=row[0]) for row in ROWS if row[0] in REGISTRY and row[0] not in EXCEPT
 ]

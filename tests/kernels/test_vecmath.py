@@ -67,16 +67,33 @@ UNARY = {
     "sin": (np.sin, spread((-10, 10), (-1e5, 1e5), (-1e-3, 1e-3))),
     "cos": (np.cos, spread((-10, 10), (-1e5, 1e5))),
     "sqrt": (np.sqrt, spread((0, 100))),
+    "_exp2": (np.exp2, spread((-151, 129), (-1, 1))),
+    "cbrt": (np.cbrt, spread((-100, 100), (0, 1e-37))),
+    "sinh": (np.sinh, spread((-90, 90), (-1.2, 1.2))),
+    "cosh": (np.cosh, spread((-90, 90), (-1.2, 1.2))),
+    "arcsinh": (np.arcsinh, spread((-5, 5), (-1e-3, 1e-3))),
+    "arccosh": (np.arccosh, spread((1, 5), (1, 1.01))),
+    "arctanh": (np.arctanh, spread((-1, 1), (-1e-3, 1e-3))),
+    "arctan": (np.arctan, spread((-5, 5), (-1e-3, 1e-3))),
+    "arcsin": (np.arcsin, spread((-1, 1), (-1e-3, 1e-3))),
+    "arccos": (np.arccos, spread((-1, 1), (0.99, 1))),
     "Activation:softrelu": (lambda x: np.logaddexp(x, 0.0), spread((-100, 30), (-1, 1))),
 }
 
 
-def run(name, *arrays, n_scalars=0):
-    n = arrays[0].size
-    y = np.empty(n, np.float32)
+DTYPES = {"float32": "F32", "int8": "I8", "uint8": "U8", "int32": "I32", "int64": "I64"}
+
+
+def run(name, *arrays, scalars=(0.0,)):
+    n, dtype = arrays[0].size, getattr(lib, f"PLK_{DTYPES[arrays[0].dtype.name]}")
+    y = np.empty(n, arrays[0].dtype)
     fields = {
         "op": lib.plk_pointwise_find(name.encode()),
-        "dtype": 0,
+        "dtype": dtype,
+        "in_dtype": [dtype] * len(arrays),
+        "in_as": [dtype] * len(arrays),
+        "out_dtype": [dtype],
+        "out_as": [dtype],
         "n_in": len(arrays),
         "n_out": 1,
         "ndim": 1,
@@ -88,7 +105,9 @@ def run(name, *arrays, n_scalars=0):
     }
     bufs = ffi.new("void *[]", [ffi.cast("void *", a.ctypes.data) for a in (*arrays, y)])
     assert (
-        lib.plk_pointwise_run(ffi.new("plk_pointwise *", fields), bufs, ffi.new("double[4]"))
+        lib.plk_pointwise_run(
+            ffi.new("plk_pointwise *", fields), bufs, ffi.new("double[4]", list(scalars))
+        )
         == lib.PL_OK
     )
     return y
@@ -178,6 +197,59 @@ def test_power(isa):
         want = np.power(a.astype(np.float64), b.astype(np.float64))
     error = ulps(run("_power", a, b), want)
     assert error.max() <= MAX_ULP, worst(np.stack([a, b], 1), error)
+
+
+def test_angles_of_points(isa):
+    y, x = (g.reshape(-1) for g in np.meshgrid(SPECIAL, SPECIAL))
+    more = np.random.default_rng(6).normal(size=(2, 9000)).astype(np.float32)
+    y, x = np.concatenate([y, more[0]]), np.concatenate([x, more[1]])
+    want = np.arctan2(y.astype(np.float64), x.astype(np.float64))
+    got = run("_arctan2", y, x)
+    error = ulps(got, want)
+    assert error.max() <= MAX_ULP, worst(np.stack([y, x], 1), error)
+    known = ~np.isnan(want)
+    np.testing.assert_array_equal(np.signbit(got)[known], np.signbit(want)[known])
+
+
+def whole_numbers(dtype):
+    """Pairs of them: all of 8 bits, else ends of the range, large ones, multiples and beside."""
+    info, rng = np.iinfo(dtype), np.random.default_rng(7)
+    if info.bits == 8:
+        every = np.arange(info.min, info.max + 1).astype(dtype)
+        return [np.ascontiguousarray(g.reshape(-1)) for g in np.meshgrid(every, every)]
+    ends = [info.min, info.min + 1, info.max - 1, info.max, 0, 1, -1, 2, -2, 3, 7, -1000]
+    ends += [s * (2**k + d) for k in (31, 32, 52, 53, 62) for s in (1, -1) for d in (-1, 0, 1)]
+    ends = np.array([e for e in ends if info.min <= e <= info.max], dtype)
+    a, b = (g.reshape(-1) for g in np.meshgrid(ends, ends))
+    large, shift = (
+        rng.integers(info.min, info.max, 20000, dtype),
+        rng.integers(0, info.bits, 20000, dtype),
+    )
+    small = rng.permutation(large >> shift)
+    with np.errstate(all="ignore"):
+        multiple = small * rng.integers(-1000, 1000, 20000, dtype)
+        a = np.concatenate([a, large >> shift, multiple, multiple - 1, multiple + 1])
+    return [a, np.concatenate([b, small, small, small, small])]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+def test_division_of_whole_numbers(isa, dtype):
+    """As NumPy's, and 0 where the divisor is."""
+    a, b = whole_numbers(dtype)
+    with np.errstate(all="ignore"):
+        for name, of in {
+            "_floor_divide": np.floor_divide,
+            "_remainder": np.remainder,
+            "_fmod": np.fmod,
+        }.items():
+            want = np.where(b == 0, 0, of(a, b)).astype(dtype)
+            np.testing.assert_array_equal(run(name, a, b), want, name)
+            for divisor in (3, -7, 1, 0):
+                if dtype != "uint8" or divisor >= 0:
+                    scalar = f"{name}_scalar"
+                    if lib.plk_pointwise_find(scalar.encode()) >= 0:
+                        want = 0 * a if divisor == 0 else of(a, np.array(divisor, dtype))
+                        np.testing.assert_array_equal(run(scalar, a, scalars=[divisor]), want)
 
 
 def test_sizes_beside_the_vector_width(isa):

@@ -128,6 +128,36 @@ def test_regions_of_no_image_are_zero():
         assert y.reshape((-1,)).asnumpy().tolist() == [0, 0, 1]
 
 
+@pytest.mark.parametrize("width", [2**24 + 1, 2**24 + 3, 2**24 + 4])
+def test_regions_at_the_edge_of_an_image_whose_size_no_float_holds(width):
+    """Coordinates are floats, which above 2^24 are rounded, also past the last pixel."""
+    x = np.zeros((1, 1, 1, width), "float32")
+    x[..., -1] = 5
+    x = nd.array(x)
+    one = {"pooled_size": (1, 1), "spatial_scale": 1.0}
+    for edge in range(-4, 9, 2):
+        at = float(2**24 + edge)
+        aligned = nd.contrib.ROIAlign(
+            x, nd.array([[0, at - 2, 0, at + 2, 0]]), sample_ratio=1, **one
+        )
+        turned = nd.contrib.RROIAlign(x, nd.array([[0, at, 0, 4, 1, 0]]), sampling_ratio=1, **one)
+        last = 5.0 * (width - 1 <= at <= np.float32(width))
+        assert aligned.asnumpy().item() == last, (width, at)
+        assert turned.asnumpy().item() == last, (width, at)
+        rois = nd.array([[0, 2**24 - 8, 0, at, 0]])
+        parts = nd.contrib.PSROIPooling(x, rois, pooled_size=1, spatial_scale=1.0, output_dim=1)
+        assert 0 <= parts.asnumpy().item() <= 5
+        assert nd.ROIPooling(x, rois, **one).asnumpy().item() in (0, 5)
+
+
+def test_bins_of_whole_pixels_end_where_the_rounded_product_says():
+    """Row -1 in 3 bins: 3 * float32(1 / 3) is 1 when rounded, so that none reaches row 0."""
+    y = nd.contrib.PSROIPooling(
+        nd.ones((1, 9, 7, 3)), nd.array([[0, 0, -1, 2, -1]]), 1.0, output_dim=1, pooled_size=3
+    )
+    assert (y.asnumpy() == 0).all()
+
+
 def test_suppression_keeps_the_first_of_equal_scores():
     """Scores of 3000 boxes repeat; kernel and reference take the same ones in the same order."""
     rng = np.random.default_rng(0)

@@ -1,7 +1,6 @@
 """Derived from every front of mx.np and sample: results and dtypes against the NumPy reference,
 graphs, files, gradients of both orders against central differences. Samples make a front join."""
 
-import importlib
 import warnings
 
 import numpy as np
@@ -16,7 +15,6 @@ from plait.ndarray.cached import CachedGraph
 from plait.ndarray.invoke import invoke
 from plait.symbol.symbol import apply
 
-importlib.import_module("plait.kernels.ops.np")
 FRONTS = sorted({op.name: op for op in REGISTRY.values() if op.has(Front)}.items())
 CASES = [
     pytest.param(op, case, id=f"{name}-{i}")
@@ -78,7 +76,16 @@ def test_front_equals_reference(op, case, dtype):
         with pytest.raises(np.linalg.LinAlgError):
             reference(op, inputs, case.attrs)
         return
-    compare(op, got, reference(op, inputs, case.attrs), dtype)
+    want = reference(op, inputs, case.attrs)
+    if op.name == "_npi_qr" and len(got) == 2 and is_singular(derived.wide(inputs[0])):
+        assert [g.shape for g in got] == [w.shape for w in want]
+        got, want = [invoke(REGISTRY["_npi_matmul"], got, {})], [np.matmul(*want)]
+    compare(op, got, want, dtype)
+
+
+def is_singular(a):
+    """Then its factors are not unique, and rounding decides their signs."""
+    return bool((np.linalg.matrix_rank(a.astype(np.float64)) < min(a.shape[-2:])).any())
 
 
 @pytest.mark.parametrize("how", ["empty", "one", "0-d"])

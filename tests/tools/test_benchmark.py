@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from plait.tools import benchmark
-from plait.tools.benchmark import chart, table
+from plait.tools.benchmark import chart, table, turns
 
 ROOT = Path(__file__).resolve().parents[2]
 PRINTED = """workload                   plait ms   MiB   torch ms   MiB   / torch     / jax first ms
@@ -76,3 +76,27 @@ def test_a_decoder(capsys):
     assert decoder == "1 x 64, vocabulary 8192"
     assert [row[:24].strip() for row in rows] == ["plait", "plait int8"]
     assert all(float(cell) > 0 for row in rows for cell in row[24:].split())
+
+
+def test_a_network_of_the_zoo(capsys):
+    short = ["--batches", "1", "--rounds", "1", "--seconds", "0.01"]
+    benchmark.main(["--zoo", "mobilenet0.25", *short])
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split() == ["network", "batch", "plait", "ms", "plait", "least"]
+    network, batch, median, least = row.split()
+    assert (network, batch) == ("mobilenet0.25", "1")
+    assert 0 < float(least) <= float(median)
+
+
+def test_beside_a_busy_process(capsys):
+    short = ["--processes", "1", "--rounds", "1", "--seconds", "0.01"]
+    benchmark.main(["--busy", "mlp_infer", *short])
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split() == ["row", "plait", "x", "1"]
+    assert row.startswith("mlp_infer") and all(float(cell) > 0 for cell in row.split()[1:])
+
+
+def test_a_worker_that_fails():
+    script = turns.Script("plait", sys.executable, "zoo_with_plait.py", ("plait", "1", "32"))
+    with pytest.raises(RuntimeError, match="plait failed: "):
+        turns.started([script], "no_such_network", 1)

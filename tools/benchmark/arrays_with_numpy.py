@@ -25,7 +25,7 @@ SQUARE = 1000  # at most so many rows of the matrices that are multiplied
 
 class Arrays:
     """The operands of all rows, of about n elements. x, y: float32; i: int32; b: bool; m: a matrix;
-    square: matrices to multiply; rows: places in m."""
+    square: matrices to multiply; rows: places in m; places: in x; sorted: x in order."""
 
     def __init__(self, n: int, make: Callable[[Any], Any]):
         draw = numpy.random.default_rng(0)
@@ -36,7 +36,8 @@ class Arrays:
         self.i, self.b = make((x * 1000).astype("int32")), make(x > 0.5)
         self.m = make(draw.random((rows, columns), dtype=numpy.float32))
         self.square = make(draw.random((k, k), dtype=numpy.float32))
-        self.rows = make(draw.integers(0, rows, rows))
+        self.rows, self.places = make(draw.integers(0, rows, rows)), make(draw.integers(0, n, n))
+        self.sorted = make(numpy.sort(x))
         self.half = columns // 2
 
 
@@ -62,6 +63,12 @@ ROWS: dict[str, Callable[[Any, Any], Any]] = {
     "max": lambda np, a: np.max(a.x),
     "argmax": lambda np, a: np.argmax(a.x),
     "argmax axis 1": lambda np, a: np.argmax(a.m, axis=1),
+    "prod": lambda np, a: np.prod(a.x),
+    "i // 3": lambda np, a: a.i // 3,
+    "i // i": lambda np, a: a.i // (a.i + 1),
+    "sin": lambda np, a: np.sin(a.x),
+    "arctan2": lambda np, a: np.arctan2(a.x, a.y),
+    "power": lambda np, a: np.power(a.x, a.y),
     "cumsum": lambda np, a: np.cumsum(a.x),
     "sort": lambda np, a: np.sort(a.x),
     "sort axis 1": lambda np, a: np.sort(a.m, axis=1),
@@ -70,7 +77,16 @@ ROWS: dict[str, Callable[[Any, Any], Any]] = {
     "transpose": lambda np, a: a.m.T.copy(),
     "concatenate": lambda np, a: np.concatenate([a.x, a.y]),
     "take": lambda np, a: np.take(a.m, a.rows, axis=0),
+    "index": lambda np, a: a.x[a.places],
     "mask": lambda np, a: a.x[a.b],
+    "nonzero": lambda np, a: np.nonzero(a.b),
+    "roll": lambda np, a: np.roll(a.x, 7),
+    "pad": lambda np, a: np.pad(a.m, 1),
+    "stack": lambda np, a: np.stack([a.x, a.y], axis=1),
+    "bincount": lambda np, a: np.bincount(a.i),
+    "histogram": lambda np, a: np.histogram(a.x, bins=20),
+    "unique": lambda np, a: np.unique(a.i),
+    "searchsorted": lambda np, a: np.searchsorted(a.sorted, a.x),
     "assign": lambda np, a: assign(a),
 }
 

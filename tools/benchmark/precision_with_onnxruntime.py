@@ -20,8 +20,9 @@ def make(row: Any, dtype: str) -> Any:
         return None
     rng = np.random.default_rng(0)
     of = lambda *shape: rng.integers(-3, 4, size=shape).astype(dtype)
+    taps: dict[str, Any] = {}
     if isinstance(row, Product):
-        x, w, taps = of(row.m, row.k), of(row.k, row.n), {}
+        x, w = of(row.m, row.k), of(row.k, row.n)
         kind = "MatMul" if dtype == "float32" else "MatMulInteger"
     else:
         x = of(1, row.channels, row.size, row.size)

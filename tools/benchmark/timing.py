@@ -22,10 +22,24 @@ def peak_mib() -> Any:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+def serve(step: Any, sync: Any) -> None:
+    """For each line on stdin, a number of seconds, prints the times of the calls that fit in."""
+    print("ready", flush=True)
+    for line in sys.stdin:
+        times: list[float] = []
+        end = time.perf_counter() + float(line)
+        while time.perf_counter() < end or not times:
+            start = time.perf_counter()
+            step()
+            sync()
+            times.append(time.perf_counter() - start)
+        print(json.dumps(times), flush=True)
+
+
 def time_workload(
     workloads: Any, sync: Any = nothing, settle: Any = nothing, memory: Any = peak_mib
 ) -> None:
-    """Runs the workload that the command line names: `script NAME SECONDS`.
+    """Runs the workload that the command line names: `script NAME SECONDS`. 0 seconds: `serve`.
 
     workloads: name -> function that makes a step, a function without arguments; or (step, calls in
     one step); or (step, calls, bytes that a call must move). sync: waits until all steps are done.
@@ -50,6 +64,9 @@ def time_workload(
     timed(WARM_UP)
     settle()
     timed(1)
+    if seconds == 0:
+        serve(step, sync)
+        return
     n = 1  # more than one call: a loader may have its next batches ready
     while n * timed(n) < seconds / 10:
         n *= 2

@@ -256,6 +256,8 @@ WORKLOADS = {
     "gru_train": training(lambda: LanguageModel(gluon.rnn.GRU), tokens(23, 13), tokens(23, 13)),
     "transformer_infer": forward(Transformer, tokens(8, 128)),
     "transformer_infer_odd": forward(Transformer, tokens(3, 77)),
+    "lstm_infer": forward(lambda: LanguageModel(gluon.rnn.LSTM), tokens(35, 20)),
+    "mlp_infer": forward(mlp, images(64, 784)),
     "transformer_train": training(Transformer, tokens(8, 128), tokens(8, 128), optimizer="adam"),
     "images_record_iter": record_iterator,
     "images_loader": image_loader(thread_pool=False),

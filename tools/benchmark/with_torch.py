@@ -153,6 +153,8 @@ NETS = {  # of inference: name -> (network, its input)
     "resnet18_infer_b5": lambda: (resnet([2, 2, 2, 2], False), torch.rand(5, 3, 200, 216)),
     "transformer_infer": lambda: (transformer(), tokens(8, 128)),
     "transformer_infer_odd": lambda: (transformer(), tokens(3, 77)),
+    "lstm_infer": lambda: (LanguageModel(nn.LSTM), tokens(35, 20)),
+    "mlp_infer": lambda: (mlp(), torch.rand(64, 784)),
 }
 
 

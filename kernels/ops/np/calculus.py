@@ -10,7 +10,7 @@ import numpy as np
 
 from ....engine.error import InvalidValue, ShapeError
 from ...front import alike, as_float, cast, dtype_of, front, promoted, reshaped
-from ...record import FLOATS, Array, Param, sample, uniform, values
+from ...record import COUNT, FLOATS, Array, Param, sample, uniform, values
 from ...shapes import one_axis
 
 # ---- differences ---------------------------------------------------------------------------------
@@ -24,12 +24,10 @@ def _ends(F: Any, x: Array, axis: int) -> tuple[Array, Array]:
 
 
 def _diff(F: Any, a: Array, n: int, axis: int) -> Array:
-    if n < 0:
-        raise InvalidValue(f"np.diff: n must not be negative, got {n}")
     if not a.shape:
         raise ShapeError("np.diff", "a must have an axis, got shape ()")
     axis = one_axis("np.diff", axis, len(a.shape))
-    for _ in range(n):
+    for _ in range(min(n, a.shape[axis])):  # then nothing is left
         after, before = _ends(F, a, axis)
         is_bool = dtype_of(a) == "bool"
         a = F._npi_not_equal(after, before) if is_bool else F.broadcast_sub(after, before)
@@ -40,7 +38,7 @@ front(
     "_npi_diff",
     _diff,
     inputs=("a",),
-    params=(Param("n", "int", 1), Param("axis", "int", -1)),
+    params=(Param("n", "int", 1, limits=COUNT), Param("axis", "int", -1)),
     ref=lambda xp, a, n, axis: np.diff(a, n, axis),
     samples=(sample((2, 4)), sample((4, 3), n=2, axis=0), sample((2, 3), n=0), sample((2,), n=3)),
     doc="The differences of neighbours along an axis, n times.",
@@ -164,6 +162,8 @@ def _correlated(F: Any, a: Array, v: Array, mode: str) -> Array:
 
 def _convolution(name: str, flips: bool, mode: str, ref: Callable) -> None:
     def rule(F: Any, a: Array, v: Array, mode: str) -> Array:
+        if flips:  # numbers are vectors of one element
+            a, v = (x if x.shape else reshaped(F, x, (1,)) for x in (a, v))
         shapes = tuple(a.shape), tuple(v.shape)
         if any(len(s) != 1 or 0 in s for s in shapes):
             rule = f"a and v must be vectors with elements, got {shapes[0]} and {shapes[1]}"

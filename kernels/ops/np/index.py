@@ -95,9 +95,7 @@ def _take(F: Any, a: Array, indices: Array, axis: int | None, mode: str) -> Arra
         return reshaped(F, empty, shape) if none != shape else empty
     if dtype_of(indices) not in NATIVE:
         indices = cast(F, indices, "int64")
-    if mode == "raise":
-        indices, mode = F._positions(indices, size=a.shape[axis]), "clip"
-    return F.take(a, indices, axis=axis, mode=mode)
+    return F.take(a, indices, axis=axis, mode="index" if mode == "raise" else mode)
 
 
 front(
@@ -165,13 +163,9 @@ def _nonzero_now(call: Any, inputs: Any, out: Any) -> Any:
     (x,) = inputs
     places = places_now(call, x)
     if not places.size or not x.shape:
-        return call(
-            "reshape_to",
-            call("slice_axis", places, axis=0, begin=0, end=0),
-            shape=(places.size, len(x.shape)),
-            out=out,
-        )
-    return call("transpose", call("_unravel_index", places, shape=x.shape), out=out)
+        none = call("slice_axis", places, axis=1, begin=0, end=0)
+        return call("reshape_to", none, shape=(places.shape[1], len(x.shape)), out=out)
+    return call("transpose", places, out=out)
 
 
 operator(

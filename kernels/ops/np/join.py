@@ -10,7 +10,7 @@ import numpy as np
 
 from ....engine.error import ShapeError
 from ...front import alike, front, reshaped
-from ...record import Array, Param, Sample, sample
+from ...record import COUNT, Array, Param, Sample, sample
 from ...shapes import one_axis
 
 COUNTED = Param("num_args", "int")
@@ -183,7 +183,7 @@ def _split(
             Param("indices", "shape", ()),
             Param("axis", "int", 1),
             Param("squeeze_axis", "bool", False),
-            Param("sections", "int", 0),
+            Param("sections", "int", 0, limits=COUNT),
         ),
         samples=(inner,),
         doc=f"The parts of np.{name.removeprefix('_npi_')}.",

@@ -408,7 +408,14 @@ def _unique(
         rows = reshaped(F, rows, (shape[axis], prod(shape) // max(shape[axis], 1)))
     n, width = rows.shape
     keys = cast(F, rows, "uint8") if dtype_of(ar) == "bool" else rows
-    if n:
+    if n and width == 1 and not (return_index or return_inverse):
+        made = F.sort(keys, axis=0)
+        first = F._starts(reshaped(F, made, (n,)))
+        made = cast(F, F._contrib_boolean_mask(made, first), dtype_of(ar))
+        starts = places = first
+        if return_counts:
+            starts = F._contrib_boolean_mask(F._arange(start=0, stop=n, dtype="int64"), first)
+    elif n:
         column = lambda k: reshaped(F, F.slice_axis(keys, axis=1, begin=k, end=k + 1), (n,))
         places = F._arange(start=0, stop=n, dtype="int64") if width != 1 else None
         for k in reversed(range(width)):
@@ -521,14 +528,17 @@ def _bincount(F: Any, x: Array, *given: Array, minlength: int, has_weights: bool
     if len(x.shape) != 1:
         raise ShapeError("np.bincount", f"x must be a vector, got {tuple(x.shape)}")
     n = x.shape[0]
-    low = int(F.min(x).asscalar()) if n else 0
-    if low < 0:
-        raise InvalidValue(f"np.bincount: x must not be negative, got {low}")
-    size = max(minlength, int(F.max(x).asscalar()) + 1 if n else 0)
-    what = as_float(F, given[0]) if has_weights else _ones(F, n)
+    low, high = (F.min(x), F.max(x)) if n else (None, None)
+    if low is not None and int(low.asscalar()) < 0:
+        raise InvalidValue(f"np.bincount: x must not be negative, got {int(low.asscalar())}")
+    size = max(minlength, int(high.asscalar()) + 1 if high is not None else 0)
+    x = cast(F, x, "int64")
+    if not has_weights:
+        return F._counts(x, size=size)
+    weights = as_float(F, given[0])
     if not n:
-        return F._full(shape=(size,), dtype=dtype_of(what), value=0.0)
-    return F._put_along_axis(what, cast(F, x, "int64"), axis=0, size=size)
+        return F._full(shape=(size,), dtype=dtype_of(weights), value=0.0)
+    return F._put_along_axis(weights, x, axis=0, size=size)
 
 
 def _bincount_ref(xp: Any, x: Array, w: Any = None, *, minlength: int, has_weights: bool) -> Any:

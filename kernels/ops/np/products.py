@@ -338,9 +338,9 @@ def _cross(
             F.broadcast_mul(pa[k], pb[m]) if k < len(pa) and m < len(pb) else None
             for k, m in ((i, j), (j, i))
         ]
-        if None not in found:
-            return F.elemwise_sub(*found)
-        return found[0] if found[1] is None else F.negative(found[1])
+        if found[0] is None:
+            return F.negative(found[1])
+        return found[0] if found[1] is None else F.elemwise_sub(*found)
 
     if len(pa) == len(pb) == 2:
         return part(0, 1)

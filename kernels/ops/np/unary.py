@@ -139,7 +139,7 @@ def _wide(F: Any, x: Array) -> Array:
 
 _composed(
     "exp2",
-    lambda F, x: F._rpower_scalar(x, scalar=2.0),
+    lambda F, x: F._exp2(x),
     np.exp2,
     "2 to the power of x.",
     sample((2, 3)),
@@ -199,9 +199,7 @@ def _asks(name: str, rule: Callable, ref: Callable, doc: str, whole: bool | None
 
 
 def _signbit(F: Any, x: Array) -> Array:
-    if dtype_of(x) in FLOATS:
-        x = F._copysign(F.ones_like(x), x)
-    return F._lesser_scalar(x, scalar=0.0)
+    return F._signbit(x) if dtype_of(x) in FLOATS else F._lesser_scalar(x, scalar=0.0)
 
 
 _asks("isnan", lambda F, x: F._isnan(x), np.isnan, "Where x is NaN.", False)

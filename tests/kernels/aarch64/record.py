@@ -1,12 +1,14 @@
 """Records calls of every native kernel, which replay.c repeats on another processor:
 
-    PLAIT_TIER=ready PYTHONPATH=tests:tests/kernels python tests/kernels/aarch64/record.py FOLDER
+    PLAIT_TIER=ready PYTHONPATH=tests:tests/kernels python tests/kernels/aarch64/record.py FOLDER \
+        [OPERATOR ...]
 
 FOLDER/calls: for each call the function, its parameters, what its arrays hold before and after.
 FOLDER/groups.c: the loops of fused groups, as they are given to a user's C compiler.
 
 The kernels run as on a machine with registers of four floats: blocks of channels are then those of
-NEON. Calls are the samples of the operator records, and what a few networks compute.
+NEON. Calls are the samples of the operator records, of some operators where they are named, else
+of all, and what a few networks compute.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import struct
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import native_calls as native
@@ -72,7 +74,7 @@ class Recorder:
 
     def record(self, op, found, attrs, arrays, dtypes, outs) -> bool:
         """Runs a kernel and writes the call; False where it cannot be repeated elsewhere."""
-        if found.owner is not None or found.python or found.openmp:
+        if found.owner is not None or found.python:
             return False
         params = ffi.new(found.params[0] + " *", found.params[1]) if found.params else None
         names = self.names(ffi.typeof(params).item, params) if params is not None else []
@@ -133,8 +135,8 @@ class Recorder:
                 found.append((at, self.loops[inner]))
         return found
 
-    def samples(self) -> None:
-        for name in native.NAMES:
+    def samples(self, names: Iterable[str]) -> None:
+        for name in names:
             op, rng = REGISTRY[name], np.random.default_rng(zlib.crc32(name.encode()))
             for case in op.samples:
                 for dtype in DTYPES:
@@ -195,14 +197,15 @@ def draw_all(rng, given, dtype: str) -> tuple[list[np.ndarray], list[str]]:
     return arrays, dtypes
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, names: Sequence[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     lib.plk_isa_limit(lib.PLK_BASELINE)
     recorder = Recorder(folder)
     recorder.watch()
-    networks.run()
+    if not names:
+        networks.run()
     recorder.graphs()
-    recorder.samples()
+    recorder.samples(names or native.NAMES)
     recorder.close()
     missing = sorted(set(declared_kernels()) - set(recorder.functions))
     print(f"record: {sum(recorder.functions.values())} calls of {len(recorder.functions)} kernels,")
@@ -215,4 +218,4 @@ def declared_kernels() -> Iterable[str]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,57 @@
+"""Places in sorted vectors, and counts of values."""
+
+from __future__ import annotations
+
+from math import log2, prod
+
+from ..cpu.layout import code, cost
+from ..native import Native
+from ..record import NATIVE, Attrs, Operator, Types
+from . import on_cpu
+
+
+@on_cpu("_searchsorted")
+def search_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
+    a, v = ins
+    if a.dtype not in NATIVE or a.dtype != v.dtype:
+        return None
+    n, n_values = a.shape[0], prod(v.shape)
+    right = attrs["side"] == "right"
+    fields = {"n": n, "n_values": n_values, "dtype": code(a.dtype), "right": right}
+    steps = n_values * log2(n + 2)
+    return Native("plk_search_run", ("plk_search", fields), cost(*ins, *outs, steps=steps))
+
+
+@on_cpu("_histogram")
+def histogram_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
+    x, edges, given = ins[0], outs[1], len(ins) == 2
+    if x.dtype not in NATIVE or edges.dtype not in NATIVE:
+        return None
+    first, last = (0.0, 0.0) if given else attrs["range"]
+    fields = {
+        "n": prod(x.shape),
+        "n_bins": edges.shape[0] - 1,
+        "dtype": code(x.dtype),
+        "edge_dtype": code(edges.dtype),
+        "given": given,
+        "first": first,
+        "last": last,
+    }
+    us = cost(*ins, *outs, steps=8 * prod(x.shape))
+    return Native("plk_histogram_run", ("plk_histogram", fields), us, can_fail=True)
+
+
+@on_cpu("_counts")
+def counts_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
+    n = prod(ins[0].shape)
+    fields, us = {"n": n, "size": attrs["size"]}, cost(*ins, *outs, steps=2 * n)
+    return Native("plk_counts_run", ("plk_counts", fields), us, can_fail=True)
+
+
+@on_cpu("_starts")
+def starts_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
+    x, n = ins[0], prod(ins[0].shape)
+    if x.dtype not in (*NATIVE, "bool"):
+        return None
+    fields = {"n": n, "dtype": code(x.dtype)}
+    return Native("plk_sorted_starts", ("plk_sorted", fields), cost(x, *outs, steps=n))
