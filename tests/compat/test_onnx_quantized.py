@@ -86,11 +86,14 @@ def test_quantized_networks_agree(name, options, tmp_path):
 
 @pytest.mark.parametrize("dtype", ["int8", "auto"])
 def test_nothing_but_the_bias_is_rounded_otherwise(dtype, tmp_path, monkeypatch):
+    """Without that, most images agree but for float32's rounding. What lies that near a half may go
+    to another level, for the evaluator's sums depend on the CPU; with the bias hardly any agree."""
     monkeypatch.setattr(rules, "biased", lambda g, bias, unit, n: bias * unit)
-    net, x = quantized("resnet18", **RANGE, quantized_dtype=dtype), images("resnet18")[:3]
+    net, x = quantized("resnet18", **RANGE, quantized_dtype=dtype), images("resnet18")[:40]
     want = net(nd.array(x)).asnumpy()
     got = evaluated(exported(net, x, tmp_path / "q.onnx"), x)[0]
-    np.testing.assert_allclose(got, want, 1e-5, 1e-5)
+    off = np.abs(got - want).max(axis=1) / np.abs(want).max()
+    assert np.mean(off < 1e-5) >= 0.75 and off.max() <= 2 / 127
 
 
 @pytest.mark.parametrize("name", ["lenet-int8-onednn", "lenet-int8-conv0-fc", "resnet18-int8-fc"])
