@@ -215,11 +215,14 @@ def test_verify_allows_for_rounding(off, agrees, tmp_path, monkeypatch):
 # ---- in ------------------------------------------------------------------------------------------
 
 
-def qdq_model(signed, by_channel):
+LEAST = {"uint8": (np.uint8, 0), "int8": (np.int8, 0), "shifted": (np.int8, -128)}
+
+
+def qdq_model(kind, by_channel):
     """Conv -> Relu -> MaxPool -> Flatten -> Gemm -> MatMul, as quantize_static writes them."""
     random = np.random.RandomState(1)
     arrays, nodes = {}, []
-    data = np.int8 if signed else np.uint8
+    data, least = LEAST[kind]
 
     def pair(x, scale, zero, ends=("Quantize", "Dequantize"), axis=None):
         name = f"{x}_{len(nodes)}"
@@ -232,7 +235,7 @@ def qdq_model(signed, by_channel):
         return x
 
     def activation(x, scale, zero):
-        return pair(x, np.float32(scale), data(0 if signed else zero))
+        return pair(x, np.float32(scale), data(0 if kind == "int8" else zero + least))
 
     def weight(name, shape, axis):
         arrays[name] = random.randint(-127, 128, shape).astype(np.int8)
@@ -271,16 +274,20 @@ def qdq_model(signed, by_channel):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-@pytest.mark.parametrize("signed", [False, True], ids=["uint8", "int8"])
+@pytest.mark.parametrize("kind", LEAST)
 @pytest.mark.parametrize("by_channel", [False, True], ids=["tensor", "channel"])
-def test_qdq_models_are_read(signed, by_channel, tmp_path):
-    """They are computed in floats: all but halves, which are one step off, are equal."""
-    model = qdq_model(signed, by_channel)
+def test_qdq_models_are_read(kind, by_channel, tmp_path):
+    """They are computed in bytes: all but halves, which are one step off, are equal."""
+    model = qdq_model(kind, by_channel)
     onnx.checker.check_model(model, full_check=True)
     onnx.save(model, tmp_path / "q.onnx")
     x = np.random.RandomState(2).randn(6, 3, 8, 8).astype("float32")
     (want,) = evaluated(model, x)
     net = mx.onnx.load(tmp_path / "q.onnx")
+    kinds = Counter(n.op for n in net._onnx.nodes)
+    assert (
+        kinds["ProductOfBytes"] == 3 and kinds["DequantizeLinear"] == 2
+    )  # MaxPool's, the result's
     for hybrid in (False, True):
         net.hybridize(hybrid)
         off = np.abs(net(mx.np.array(x)).asnumpy() - want)
@@ -294,3 +301,60 @@ def test_what_is_written_is_read(tmp_path):
     net.export_onnx(tmp_path / "q.onnx", nd.array(x))
     got = mx.onnx.load(tmp_path / "q.onnx")(mx.np.array(x)).asnumpy()
     assert np.abs(got - want).max() <= np.abs(want).max() / 127
+
+
+def q_linear_model(data, weight, pads):
+    """QLinearConv, with groups, and QLinearMatMul, whose weights are constants."""
+    random, whole = np.random.RandomState(3), np.iinfo(weight)
+    least = np.iinfo(data).min
+    middle = (whole.min + whole.max + 1) // 2
+    draw = lambda *shape: random.randint(whole.min, whole.max + 1, shape).astype(weight)
+    arrays = {
+        "s0": np.float32(0.02), "z0": data(least + 100),
+        "w": draw(6, 2, 3, 2), "ws": random.uniform(0.002, 0.01, 6).astype("f4"),
+        "wz": np.full(6, middle, weight), "s1": np.float32(0.06), "z1": data(least + 120),
+        "b": random.randint(-2000, 2000, 6).astype("i4"),
+        "m": draw(5, 3), "ms": random.uniform(0.002, 0.01, 3).astype("f4"),
+        "mz": np.full(3, middle, weight), "s2": np.float32(0.05), "z2": data(least + 128),
+    }  # fmt: skip
+    first = ["x", "s0", "z0", "w", "ws", "wz", "s1", "z1", "b"]
+    second = ["y", "s1", "z1", "m", "ms", "mz", "s2", "z2"]
+    nodes = [
+        helper.make_node("QLinearConv", first, ["y"], group=2, strides=[2, 1], pads=pads),
+        helper.make_node("QLinearMatMul", second, ["out"]),
+    ]
+    code = helper.np_dtype_to_tensor_dtype(np.dtype(data))
+    shown = [helper.make_tensor_value_info("x", code, ["n", 4, 7, 6 - pads[1] - pads[3]]),
+             helper.make_tensor_value_info("out", code, None)]  # fmt: skip
+    made = [numpy_helper.from_array(np.asarray(v), k) for k, v in arrays.items()]
+    graph = helper.make_graph(nodes, "q", shown[:1], shown[1:], made)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("data", [np.uint8, np.int8])
+@pytest.mark.parametrize("weight", [np.uint8, np.int8])
+@pytest.mark.parametrize("pads", [[0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 2, 0]], ids=str)
+def test_quantized_operators_are_read(data, weight, pads, tmp_path):
+    model = q_linear_model(data, weight, pads)
+    onnx.save(model, tmp_path / "q.onnx")
+    shape = (3, 4, 7, 6 - pads[1] - pads[3])
+    x = np.random.RandomState(2).randint(0, 256, shape).astype(np.uint8).view(data)
+    want = evaluated(model, x)[0].astype(int)
+    net = mx.onnx.load(tmp_path / "q.onnx")
+    assert [n.op for n in net._onnx.nodes] == ["ProductOfBytes"] * 2
+    off = np.abs(net(mx.np.array(x, dtype=x.dtype)).asnumpy().astype(int) - want)
+    assert np.unique(want).size > 20 and off.max() <= 1 and off.mean() < 0.05
+
+
+def test_weights_that_int8_cannot_hold_stay_floats(tmp_path):
+    model = q_linear_model(np.uint8, np.uint8, [0] * 4)
+    for t in model.graph.initializer:
+        if t.name in ("wz", "mz"):
+            zero = numpy_helper.to_array(t)
+            t.CopyFrom(numpy_helper.from_array(np.full_like(zero, 10), t.name))
+    onnx.save(model, tmp_path / "q.onnx")
+    x = np.random.RandomState(2).randint(0, 256, (3, 4, 7, 6)).astype(np.uint8)
+    net = mx.onnx.load(tmp_path / "q.onnx")
+    assert [n.op for n in net._onnx.nodes] == ["QLinearConv", "QLinearMatMul"]
+    off = net(mx.np.array(x, dtype="uint8")).asnumpy().astype(int) - evaluated(model, x)[0]
+    assert np.abs(off).max() <= 1

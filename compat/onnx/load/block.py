@@ -22,6 +22,7 @@ from ..types import OnnxError
 from . import rules  # noqa: F401  (fills the table)
 from .file import read
 from .graph import Declared, Graph, declared, read_graph
+from .products import join_products
 from .run import Run, dtype_of
 from .weights import check_supported, fold, take_weights
 
@@ -173,5 +174,7 @@ def load(
     if odd:
         raise OnnxError(f"onnx: inputs must be tensors of numbers, {', '.join(odd)} are not")
     check_supported(graph)
+    fold(graph, but=("DequantizeLinear",))
+    join_products(graph)
     fold(graph)
     return OnnxBlock(graph, inputs, ctx)

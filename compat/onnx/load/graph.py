@@ -216,7 +216,7 @@ def _built(
                     compose(f"onnx: {name}: nothing computes the output {o!r}", fix=near)
                 )
             read_outside.add(o)
-    _find_last(nodes, set(outputs))
+    find_last(nodes, set(outputs))
     return Graph(name, inputs, outputs, nodes, constants, read_outside, functions)
 
 
@@ -227,7 +227,8 @@ def _missing(name: str, node: Node, protos: Sequence[Any]) -> str:
     return f"onnx: {node} reads {name!r}, which is no input and not computed by any node"
 
 
-def _find_last(nodes: Sequence[Node], outputs: set[str]) -> None:
+def find_last(nodes: Sequence[Node], outputs: set[str]) -> None:
+    """Sets `last` of each node."""
     later = set(outputs)
     for node in reversed(nodes):
         read = {*node.inputs, *node.outputs, *(n for g in node.graphs() for n in g.outer)}

@@ -28,6 +28,7 @@ from ..types import DTYPES, OnnxError, package
 from .graph import MAX_DEPTH, Graph, Node, read_function, schema
 from .moved import adapted
 
+OWN = "plait"  # the domain of nodes that no file holds
 MAX_KNOWN = 1 << 16  # elements: larger results are computed by the graph
 MAX_ELEMENTS = 1 << 29  # of an array whose size a file computes
 MAX_NODES = 1 << 17  # of a traced graph, functions written out
@@ -216,7 +217,7 @@ class Run:
         local = scope.functions.get((node.domain, node.op))
         if local is not None:
             return self.function(read_function(local, node, scope.functions, True), xs)
-        found = RULES.get(node.op) if node.domain in ("", "com.microsoft") else None
+        found = RULES.get(node.op) if node.domain in ("", "com.microsoft", OWN) else None
         if found is None:
             return self.function(_body(node, xs), xs)
         node, xs = adapted(node, xs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -102,15 +102,15 @@ def _static(graph: Graph) -> set[str]:
     return found - {""}
 
 
-def fold(graph: Graph) -> None:
-    """Computes nodes of the main graph that depend on constants alone."""
+def fold(graph: Graph, but: Collection[str] = ()) -> None:
+    """Computes nodes of the main graph that depend on constants alone. but: operators that stay."""
     run, scope, rest = Run({}), Scope(None, graph.functions), []
     scope.update(graph.constants)
     for node in graph.nodes:
         values = [scope.get(n) if n else None for n in node.inputs]
         known = all(isinstance(v, np.ndarray) for v, n in zip(values, node.inputs) if n)
         rule = RULES.get(node.op)
-        if not known or rule is None or rule.random or rule.raw or node.domain:
+        if not known or rule is None or rule.random or rule.raw or node.domain or node.op in but:
             rest.append(node)
             continue
         made = run.node(node, scope)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....engine.error import InvalidValue, ShapeError
+from ....engine.error import ShapeError
 from ...front import alike, as_float, cast, dtype_of, front, promoted, reshaped
 from ...record import COUNT, FLOATS, Array, Param, sample, uniform, values
 from ...shapes import one_axis

@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ..products import PRODUCT, Product
 from ..run import Call, dtype_of, rule
 from .layers import conv
+from .shape import padded
+from .windows import spatial, windows
 
 RANGES = {d: (np.iinfo(d).min, np.iinfo(d).max) for d in ("int8", "uint8", "int16", "uint16")}
 
@@ -137,3 +140,32 @@ def q_linear_pair(
     right = dequantized(c, b, b_scale, b_zero, -1)
     made = left + right if c.node.op == "QLinearAdd" else left * right
     return quantized(c, made, s, z, -1, dtype_of(z))
+
+
+@rule(PRODUCT)
+def product_of_bytes(c: Call, x: Any) -> Any:
+    p: Product = c("product")
+    more = [c.array(v) for v in (p.weight, p.scale, p.shift)]
+    options = {"num_filter": len(p.weight), "relu": p.relu, "out_type": p.out}
+    multiply = c.nn._internal._conv_int8
+    if p.kind == "MatMul":
+        n, k = p.weight.shape
+        image = c.np.reshape(x, (-1, k, 1))
+        weight = c.np.reshape(more[0], (n, k, 1))
+        made = multiply(image, weight, *more[1:], kernel=(1,), **options)
+        return c.np.reshape(made, (*x.shape[:-1], n))
+    w = windows(c, x.shape, p.weight.shape[2:])
+    before = w.before
+    if not w.symmetric or p.pad:
+        needed = [(b, max(0, a)) for b, a in zip(w.before, w.after)]
+        x, before = padded(c, x, spatial(needed), value=p.pad), (0,) * len(w.kernel)
+    return multiply(
+        x,
+        *more,
+        kernel=w.kernel,
+        stride=w.stride,
+        dilate=w.dilate,
+        pad=before,
+        num_group=c("group", 1),
+        **options,
+    )
