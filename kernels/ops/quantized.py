@@ -202,6 +202,8 @@ def _pooling_rule(F, x, low, high, pool_type, **attrs):
         raise OperatorError(
             "_contrib_quantized_pooling", f"pool_type must be max or avg, got {pool_type!r}"
         )
+    if pool_type == "max":
+        return [F.Pooling(x, pool_type=pool_type, **attrs), low, high]
     y = F.Pooling(F.Cast(x, dtype="float32"), pool_type=pool_type, **attrs)
     return [as_levels(F, y, constant(F, 1), dtype), low, high]
 

@@ -1,4 +1,4 @@
-"""Pooling: float32 on CPUs, all floats on GPUs."""
+"""Pooling: float32, and maxima of bytes, on CPUs; all floats on GPUs."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ BOX = {
     "out": 1,
 }  # for axes that the data does not have
 GEOMETRY = ("kernel", "pool_type", "global_pool", "pooling_convention", "stride", "pad", "layout")
+BYTES = ("int8", "uint8")
 LARGE = 64  # window elements that a warp reads at once
 
 
@@ -54,10 +55,12 @@ def _call(attrs, shape, planes: int | None = None, inner: int = 1) -> Call:
 
 
 def _on_cpu(function: str, attrs, call: Call, types) -> Native | None:
-    kind = KINDS.get(attrs["pool_type"])
-    if kind is None or any(t.dtype != "float32" for t in types) or 0 in call.box["size"]:
+    kind, dtype = KINDS.get(attrs["pool_type"]), types[0].dtype
+    if kind is None or any(t.dtype != dtype for t in types) or 0 in call.box["size"]:
         return None
-    if call.inner == 0:
+    if dtype in BYTES and attrs["pool_type"] == "max" and function != "plk_pool_backward":
+        function = f"plk_pool_{dtype}"
+    elif dtype != "float32" or call.inner == 0:
         return None
     fields = {"planes": call.planes, "inner": call.inner, "kind": kind, **call.box}
     us = cost(*types, steps=call.n("size") + call.n("out"))

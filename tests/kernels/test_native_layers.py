@@ -189,3 +189,19 @@ def test_threads(name, shapes, attrs):
     want = expected(op, arrays, full, infer(op, full, types_of(arrays, ["float32"] * len(arrays))))
     for g, w in zip(got, want):
         np.testing.assert_allclose(g, w, rtol=2e-4, atol=2e-4 * max(1.0, float(np.abs(w).max())))
+
+
+@pytest.mark.parametrize("layout", ["NCW", "NWC", "NCHW", "NHWC", "NCDHW", "NDHWC"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_largest_bytes_of_windows(layout, dtype):
+    rng, space = np.random.default_rng(5), len(layout) - 2
+    for _ in range(25):
+        kernel = tuple(map(int, rng.integers(1, 5, space)))
+        size = [int(rng.integers(max(k - 1, 1), 9)) for k in kernel]
+        pad = tuple(int(rng.integers(0, k)) for k in kernel)
+        shape = (2, *size, 35) if layout[-1] == "C" else (2, 3, *size)
+        x = rng.integers(0, 256, shape).astype("uint8").view(dtype)
+        attrs = {"kernel": kernel, "stride": tuple(map(int, rng.integers(1, 4, space))), "pad": pad,
+                 "pooling_convention": str(rng.choice(["valid", "full"])), "layout": layout}  # fmt: skip
+        if all(k <= n + 2 * p for k, n, p in zip(kernel, size, pad)):
+            check("Pooling", [x], dtype, pool_type="max", **attrs)

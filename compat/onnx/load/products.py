@@ -2,7 +2,7 @@
 
     DequantizeLinear -> Conv, Gemm or MatMul -> QuantizeLinear    becomes one node on bytes
     QLinearConv, QLinearMatMul                                     too
-    DequantizeLinear -> Reshape, Transpose, ... -> QuantizeLinear  moves bytes, if both scales agree
+    DequantizeLinear -> Reshape, MaxPool, ... -> QuantizeLinear    keeps bytes, if both scales agree
 
 Before that int8 whose zero point is -128, as tools store what relu gives, becomes uint8 whose zero
 point is 0: padding is 0 then. Scales, zero points and weights must be constants.
@@ -19,7 +19,7 @@ from .run import OWN
 
 PRODUCT = "ProductOfBytes"
 CONVOLUTIONS = ("Conv", "QLinearConv")
-MOVES = ("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity")
+MOVES = ("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity", "MaxPool")
 RANGES = {np.dtype("int8"): (-128, 127), np.dtype("uint8"): (0, 255)}
 
 
@@ -65,7 +65,7 @@ def join_products(graph: Graph) -> None:
             run.product(node)
         elif node.op in ("QLinearConv", "QLinearMatMul"):
             run.q_linear(node)
-        elif node.op in MOVES:
+        elif node.op in MOVES and len(node.outputs) == 1:
             run.move(node)
     run.sweep()
 

@@ -18,7 +18,8 @@ from .windows import Windows, spatial, windows
 @rule("MaxPool")
 def max_pool(c: Call, x: Any) -> Any:
     w = windows(c, x.shape, c("kernel_shape"))
-    simple = w.symmetric and set(w.dilate) == {1} and is_float(x) and len(w.kernel) < 4
+    known = is_float(x) or dtype_of(x) in ("int8", "uint8")
+    simple = w.symmetric and set(w.dilate) == {1} and known and len(w.kernel) < 4
     if simple and not c.wants(1):
         return c.nn.Pooling(x, kernel=w.kernel, stride=w.stride, pad=w.before, pool_type="max")
     least = -np.inf if is_float(x) else np.iinfo(dtype_of(x)).min
