@@ -226,11 +226,14 @@ def qdq_model(kind, by_channel):
 
     def pair(x, scale, zero, ends=("Quantize", "Dequantize"), axis=None):
         name = f"{x}_{len(nodes)}"
-        arrays[f"{name}_s"], arrays[f"{name}_z"] = scale, zero
+        arrays[f"{name}_s"] = scale
+        if zero is not None:
+            arrays[f"{name}_z"] = zero
         for end in ends:
             y = f"{name}_{end}"
             at = {} if axis is None else {"axis": axis}
-            nodes.append(helper.make_node(f"{end}Linear", [x, f"{name}_s", f"{name}_z"], [y], **at))
+            given = [x, f"{name}_s", *([] if zero is None else [f"{name}_z"])]
+            nodes.append(helper.make_node(f"{end}Linear", given, [y], **at))
             x = y
         return x
 
@@ -248,7 +251,7 @@ def qdq_model(kind, by_channel):
     def bias(name, n, scale):
         arrays[name] = random.randint(-3000, 3000, n).astype(np.int32)
         scale = np.asarray(scale, np.float32)
-        zero = np.zeros(scale.shape, np.int32)
+        zero = np.zeros(scale.shape, np.int32) if kind == "uint8" else None
         return pair(name, scale, zero, ("Dequantize",), 0 if scale.ndim else None)
 
     def node(kind, *inputs, **attrs):

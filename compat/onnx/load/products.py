@@ -30,9 +30,10 @@ class Levels(NamedTuple):
     zero: np.ndarray
     axis: int
 
-    def __eq__(self, other: Any) -> bool:
-        same = self.zero.dtype == other.zero.dtype and self.axis == other.axis
-        return same and all(np.array_equal(a, b) for a, b in zip(self[:2], other[:2]))
+    def equals(self, other: Levels | None) -> bool:
+        if other is None or self.zero.dtype != other.zero.dtype or self.axis != other.axis:
+            return False
+        return all(np.array_equal(a, b) for a, b in zip(self[:2], other[:2]))
 
 
 class Product(NamedTuple):
@@ -63,7 +64,7 @@ def join_products(graph: Graph) -> None:
             continue
         if node.op in ("Conv", "Gemm", "MatMul") and len(node.inputs) > 1:
             run.product(node)
-        elif node.op in ("QLinearConv", "QLinearMatMul"):
+        elif node.op in ("QLinearConv", "QLinearMatMul") and len(node.inputs) > 7:
             run.q_linear(node)
         elif node.op in MOVES and len(node.outputs) == 1:
             run.move(node)
@@ -88,7 +89,9 @@ class _Joiner:
 
     def maker(self, name: str, op: str) -> Node | None:
         found = self.makers.get(name)
-        return found if found is not None and found.op == op and not found.domain else None
+        if found is None or found.op != op or found.domain or len(found.inputs) < 2:
+            return None
+        return found
 
     def only_reader(self, name: str, op: str) -> Node | None:
         """The one node that reads a value, if it is such an operator."""
@@ -99,18 +102,31 @@ class _Joiner:
 
     def levels(self, node: Node | None, at: int = 1, axis: int | None = None) -> Levels | None:
         """Of a node whose inputs `at` and `at` + 1 are a scale and a zero point."""
-        if node is None or len(node.inputs) < at + 2:
+        if node is None or len(node.inputs) < at + 1:
             return None
-        scale, zero = (self.graph.constants.get(n) for n in node.inputs[at : at + 2])
+        scale, zero = self.graph.constants.get(node.inputs[at]), self._zero(node, at + 1)
         if not isinstance(scale, np.ndarray) or not isinstance(zero, np.ndarray):
             return None
         if scale.dtype != np.float32 or scale.ndim > 1 or not (scale > 0).all():
             return None
-        if zero.size not in (1, scale.size) or zero.ndim > 1:
+        if zero.size not in (1, scale.size) or zero.ndim > 1 or not scale.size:
             return None
         axis = node.attrs.get("axis", 1) if axis is None else axis
         zero = np.broadcast_to(zero.reshape(-1), scale.size)
         return Levels(scale.reshape(-1), zero, axis if scale.size > 1 else 0)
+
+    def _zero(self, node: Node, at: int) -> np.ndarray | None:
+        """The zero point; 0 in the dtype of the bytes where the node has none."""
+        name = node.inputs[at] if len(node.inputs) > at else ""
+        if name:
+            return self.graph.constants.get(name)
+        if node.op != "DequantizeLinear":
+            return np.zeros(1, np.uint8)
+        source, maker = (f.get(node.inputs[0]) for f in (self.graph.constants, self.makers))
+        if isinstance(source, np.ndarray):
+            return np.zeros(1, source.dtype)
+        found = self._zero(maker, 2) if maker is not None and maker.op == "QuantizeLinear" else None
+        return None if found is None else np.zeros(1, found.dtype)
 
     def bytes_of(self, name: str) -> tuple[str, Levels] | None:
         """(the bytes behind a float value, what they stand for)."""
@@ -129,16 +145,16 @@ class _Joiner:
             found = self.levels(node) if node.op == "QuantizeLinear" and not node.domain else None
             if found is None or found.zero.dtype != np.int8 or (found.zero != -128).any():
                 continue
-            y = node.outputs[0]
+            y = node.outputs[0] if node.outputs else ""
             readers = self.readers.get(y, [])
             if y in self.graph.outputs or y in self.inner:
                 continue
-            if all(r.op == "DequantizeLinear" and self.levels(r) == found for r in readers):
+            if all(r.op == "DequantizeLinear" and found.equals(self.levels(r)) for r in readers):
                 name = f"{y}_unsigned_zero"
                 shape = self.graph.constants[node.inputs[2]].shape
                 self.graph.constants[name] = np.zeros(shape, np.uint8)
                 for each in (node, *readers):
-                    each.inputs[2] = name
+                    each.inputs[2:3] = [name]
 
     def product(self, node: Node) -> None:
         data, source = self.bytes_of(node.inputs[0]), self.maker(node.inputs[1], "DequantizeLinear")
@@ -173,7 +189,7 @@ class _Joiner:
         bias: Any = np.zeros(len(weight[0]))
         if len(node.inputs) > 8 and node.inputs[8]:
             bias = self.graph.constants.get(node.inputs[8])
-            if not isinstance(bias, np.ndarray):
+            if not isinstance(bias, np.ndarray) or bias.shape != np.shape(weight[0])[:1]:
                 return
             bias = bias * given.scale.astype(np.float64) * weight[1]
         self._put(node, (node.inputs[0], given), weight, bias, False, result, node)
@@ -220,6 +236,8 @@ class _Joiner:
         w = self.graph.constants.get(name)
         if found is None or not isinstance(w, np.ndarray) or w.dtype not in RANGES or w.size == 0:
             return None
+        if found.zero.dtype != w.dtype:
+            return None
         a, is_conv = node.attrs, node.op in CONVOLUTIONS
         if w.ndim < 3 if is_conv else w.ndim != 2:
             return None
@@ -227,7 +245,7 @@ class _Joiner:
             return None
         by_rows = is_conv or a.get("transB", 0)
         axis = 0 if by_rows else 1
-        if found.scale.size > 1 and found.axis % w.ndim != axis:
+        if found.scale.size > 1 and (found.axis % w.ndim, found.scale.size) != (axis, w.shape[axis]):
             return None
         shape = [-1 if i == axis else 1 for i in range(w.ndim)]
         rows = w.astype(np.int64) - found.zero.astype(np.int64).reshape(shape)
@@ -242,12 +260,12 @@ class _Joiner:
             return np.zeros(n)
         bias, source = self.graph.constants.get(name), self.maker(name, "DequantizeLinear")
         if source is not None:
-            bias = self.graph.constants.get(source.inputs[0])
-            scale = self.graph.constants.get(source.inputs[1])
-            zero = self.graph.constants.get(source.inputs[2]) if len(source.inputs) > 2 else 0
-            if not all(isinstance(v, (np.ndarray, int)) for v in (bias, scale, zero)):
+            bias, found = self.graph.constants.get(source.inputs[0]), self.levels(source)
+            if found is None or not isinstance(bias, np.ndarray) or bias.shape != (n,):
                 return None
-            bias = (bias.astype(np.float64) - zero) * scale
+            if found.scale.size not in (1, n):
+                return None
+            return (bias.astype(np.float64) - found.zero) * found.scale
         if not isinstance(bias, np.ndarray) or bias.dtype.kind != "f" or bias.shape[-1:] != (n,):
             return None
         return bias.reshape(-1).astype(np.float64) if bias.size == n else None
@@ -255,7 +273,7 @@ class _Joiner:
     def move(self, node: Node) -> None:
         data = self.bytes_of(node.inputs[0])
         after = self.only_reader(node.outputs[0], "QuantizeLinear")
-        if data is None or after is None or data[1] != self.levels(after):
+        if data is None or after is None or not data[1].equals(self.levels(after)):
             return
         node.inputs[0] = data[0]
         node.outputs[0] = after.outputs[0]
