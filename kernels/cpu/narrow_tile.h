@@ -214,7 +214,8 @@ static void pack_columns(plk_unit *to, operand b, int64_t n_columns, int64_t dep
                 int64_t n = least(RUN, n_whole - u), some = least(HEIGHT, n_columns - c), step = RUN;
                 const char *from = b.from + c * b.line_bytes + u * per * item;
                 const float *lines = (const float *)run;
-                if (per * item == 4 && !b.as.shift && b.line_bytes % 4 == 0) {    /* units lie in memory */
+                /* units lie in memory as they are */
+                if (per * item == 4 && !b.as.shift && b.line_bytes % 4 == 0 && (uintptr_t)from % 4 == 0) {
                     lines = (const float *)from;
                     step = b.line_bytes / 4;
                 } else {

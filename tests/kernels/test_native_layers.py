@@ -201,7 +201,11 @@ def test_largest_bytes_of_windows(layout, dtype):
         pad = tuple(int(rng.integers(0, k)) for k in kernel)
         shape = (2, *size, 35) if layout[-1] == "C" else (2, 3, *size)
         x = rng.integers(0, 256, shape).astype("uint8").view(dtype)
-        attrs = {"kernel": kernel, "stride": tuple(map(int, rng.integers(1, 4, space))), "pad": pad,
-                 "pooling_convention": str(rng.choice(["valid", "full"])), "layout": layout}  # fmt: skip
+        stride, convention = (
+            tuple(map(int, rng.integers(1, 4, space))),
+            rng.choice(["valid", "full"]),
+        )
+        attrs = {"kernel": kernel, "stride": stride, "pad": pad, "layout": layout}
+        attrs["pooling_convention"] = str(convention)
         if all(k <= n + 2 * p for k, n, p in zip(kernel, size, pad)):
             check("Pooling", [x], dtype, pool_type="max", **attrs)

@@ -245,7 +245,8 @@ class _Joiner:
             return None
         by_rows = is_conv or a.get("transB", 0)
         axis = 0 if by_rows else 1
-        if found.scale.size > 1 and (found.axis % w.ndim, found.scale.size) != (axis, w.shape[axis]):
+        fits = (found.axis % w.ndim, found.scale.size) == (axis, w.shape[axis])
+        if found.scale.size > 1 and not fits:
             return None
         shape = [-1 if i == axis else 1 for i in range(w.ndim)]
         rows = w.astype(np.int64) - found.zero.astype(np.int64).reshape(shape)
