@@ -3,6 +3,7 @@
  * first copied with their padding, columns sorted by their phase of the stride, so that adjacent outputs read adjacent
  * inputs for any stride. The epilogue is applied to a tile, or to a finished block. */
 #include "conv_blocked.h"
+#include "cache.h"
 #include "engine/core/scratch.h"
 #include "blocks_of_lanes.h"
 #include "parts.h"
@@ -18,7 +19,7 @@ static const int64_t tile_rows[MOST_BLOCKS] = {6, 6, 6, 6};
 static const int64_t tile_rows[MOST_BLOCKS] = {6, 6, 4};
 #endif
 /* DEPTH: multiply-adds between two visits of an output */
-enum { MOST_ROWS = 6, SHORT = 64, PIXELS = 96, ROOM = 384 << 10, DEPTH = 256 };
+enum { MOST_ROWS = 6, SHORT = 64, PIXELS = 96, DEPTH = 256 };
 
 #define UNROLL _Pragma("GCC unroll 8")
 #define INLINE static inline __attribute__((always_inline))
@@ -128,7 +129,7 @@ static int64_t rows_of(work *w, int n_threads)
     w->width = p->out[1] + (p->kernel[1] - 1) * p->dilate[1] / p->stride[1];
     int64_t row = (int64_t)sizeof(float) * w->channels * w->phases * w->width,
             both = (p->kernel[0] - 1) * p->dilate[0] + 1;
-    int64_t fit = (ROOM / row - both) / w->row_step + 1, share = over(p->n * p->out[0], 4 * n_threads);
+    int64_t fit = (plk_cache_own() / 4 * 3 / row - both) / w->row_step + 1, share = over(p->n * p->out[0], 4 * n_threads);
     int64_t rows = least(over(p->kernel[0] == 1 ? PIXELS : 4 * PIXELS, p->out[1]), least(fit, share));
     rows = rows > over(PIXELS / 2, p->out[1]) ? rows : over(PIXELS / 2, p->out[1]);
     return over(p->out[0], over(p->out[0], least(rows, p->out[0])));

@@ -6,6 +6,7 @@
  * cache. Depth is not divided: panels of both operands stream from the L2 cache, which is fast enough. */
 #pragma GCC optimize("fp-contract=off")    /* the same number with every instruction set */
 #include "conv_narrow.h"
+#include "cache.h"
 #include "engine/core/scratch.h"
 #include "gemm.h"
 #include "narrow_transpose.h"
@@ -13,7 +14,7 @@
 #include "parts.h"
 #include "simd.h"
 
-enum { PACKED_BYTES = 192 << 10, MOST_TILES = 16, LEAST_TILES = 4, ITEMS_EACH = 4 };
+enum { MOST_TILES = 16, LEAST_TILES = 4, ITEMS_EACH = 4 };
 
 /* How one call is computed. A *run* is a part of a window that is contiguous in the image: the channels of a group at
  * one pixel, or a line of the window if channels are not whole units. */
@@ -439,7 +440,7 @@ static int64_t round_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 static void divide(conv *k, int n_threads)
 {
-    int64_t tile = ROWS * 4 * up(k->n_units, CHUNK) * CHUNK, most = PACKED_BYTES / tile;
+    int64_t tile = ROWS * 4 * up(k->n_units, CHUNK) * CHUNK, most = plk_cache_own() / 8 * 3 / tile;
     int64_t all = up(k->rows, ROWS), wanted = n_threads > 1 ? n_threads * ITEMS_EACH : 1;
     k->tiles = least(all, most < LEAST_TILES ? LEAST_TILES : most > MOST_TILES ? MOST_TILES : most);
     while (k->tiles > LEAST_TILES && k->c->groups * up(all, k->tiles) < wanted)

@@ -4,15 +4,19 @@
  * in blocks of depth; sums that are not complete wait in float32 or int32 next to the packed operands. A result is
  * rounded once, when its sum and what follows the product are complete. */
 #include "act.h"
+#include "cache.h"
 #include "engine/core/scratch.h"
 #include "narrow_tile.h"
 #include "parts.h"
 #include "simd.h"
 
-/* Units of a stripe of B, of rows of A packed at once, and of a block of depth, which is seldom divided: panels stream
- * from the L2 cache */
-enum { OF_STRIPE = 1 << 16, OF_ROWS = 1 << 15, OF_DEPTH = 1 << 11, MOST_TILES = 7, TASKS_EACH = 4,
+/* OF_DEPTH: units of a block of depth, which is seldom divided, as panels stream from the L2 cache */
+enum { OF_DEPTH = 1 << 11, MOST_TILES = 7, TASKS_EACH = 4,
        LEAST_ROWS = 4 * ROWS, AT_ONCE = 256, THIN = 8, THIN_COLUMNS = 32 };
+
+/* units of a stripe of B, and of rows of A packed at once */
+static int64_t of_stripe(void) { return plk_cache_own() / 2 / (int64_t)sizeof(plk_unit); }
+static int64_t of_rows(void) { return plk_cache_own() / 4 / (int64_t)sizeof(plk_unit); }
 
 typedef struct {
     const plk_gemm *g;
@@ -235,7 +239,7 @@ static void run_task(void *arg, int64_t task)
     int64_t j = stripe * w->width, j_end = least(g->n, j + w->width), i = piece * w->height;
     int64_t i_end = least(g->m, i + w->height), panels = up(j_end - j, COLUMNS), n_units = units_of(w);
     product one = one_of(w, at);
-    room m = {.acc_step = panels * COLUMNS, .keeps_b = panels * COLUMNS * n_units <= 4 * OF_STRIPE};
+    room m = {.acc_step = panels * COLUMNS, .keeps_b = panels * COLUMNS * n_units <= 4 * of_stripe()};
     int64_t of_a = w->block_rows * of_row(w), of_b = panels * COLUMNS * (m.keeps_b ? n_units : w->depth);
     int64_t of_acc = n_units > w->depth ? w->block_rows * m.acc_step : 0;
     plk_unit *memory = plk_gemm_scratch(sizeof(plk_unit) * (size_t)(of_a + of_b + m.acc_step + of_acc));
@@ -280,11 +284,11 @@ static void divide(product *w, int n_threads)
 {
     const plk_gemm *g = w->g;
     int64_t most = units_of(w), wanted = n_threads > 1 ? n_threads * TASKS_EACH : 1;
-    int64_t width = OF_STRIPE / (most < 1 ? 1 : most) / COLUMNS * COLUMNS;
+    int64_t width = of_stripe() / (most < 1 ? 1 : most) / COLUMNS * COLUMNS;
     w->width = least(up(g->n, COLUMNS) * COLUMNS, width < 2 * COLUMNS ? 2 * COLUMNS : width);
     w->height = up(g->m, ROWS) * ROWS;
     w->depth = least(most, OF_DEPTH);
-    int64_t tiles = OF_ROWS / (ROWS * of_row(w) + 1);
+    int64_t tiles = of_rows() / (ROWS * of_row(w) + 1);
     w->block_rows = (tiles < 1 ? 1 : tiles > MOST_TILES ? MOST_TILES : tiles) * ROWS;
     for (;;) {
         w->stripes = up(g->n, w->width);

@@ -7,12 +7,14 @@
  * four times as much).
  */
 #include "act.h"
+#include "cache.h"
 #include "parts.h"
 #include "simd.h"
 #include "tile.h"
 
-enum { TASK_ROWS = 96, TASK_TILES = TASK_ROWS / ROWS, MAX_K = 2048, PACKED_B = 1 << 19, MAX_GROUPS = 64, TASKS_LEFT = 4,
-       LEAST_TILES = 4, IN_PLACE = 12, LINE = 16, SHORT = 64 };
+enum { TASK_ROWS = 96, TASK_TILES = TASK_ROWS / ROWS, MAX_K = 2048, MAX_GROUPS = 64, TASKS_LEFT = 4, LEAST_TILES = 4,
+       IN_PLACE = 12, LINE = 16, SHORT = 64 };
+enum { LEAST_PACKED = 4 * MAX_K * COLUMNS, MOST_PACKED = 2 << 20 };    /* bytes of a stripe of B */
 
 typedef struct { const float *bias, *residual; float *c, *pre, *sums; } ends;
 
@@ -193,7 +195,9 @@ static void plan_work(work *w, const plk_matmul *p, void *const *bufs, int64_t k
     /* with one stripe each thread packs all of B, with a stripe each it packs all of A: choose the lesser work */
     while (groups < MAX_GROUPS && groups < p->n_threads && groups * groups * p->m < p->n_threads * p->n)
         groups *= 2;
-    int64_t width = least(piece(p->n, groups, COLUMNS), PACKED_B / span / COLUMNS * COLUMNS);
+    /* a stripe may leave the second-level cache, but not this core's part of the third */
+    int64_t fit = plk_clamp(plk_cache_share() / 2, LEAST_PACKED, MOST_PACKED) / (int64_t)sizeof(float);
+    int64_t width = least(piece(p->n, groups, COLUMNS), fit / span / COLUMNS * COLUMNS);
     *w = (work){p, bufs, PL_OK, k, k_end, piece(span, up(span, DEPTH), CHUNK), width, up(p->m, ROWS), up(p->n, width),
                 groups, {0}};
 }

@@ -1,6 +1,7 @@
 /* Products of float32 rows with weights of 8 bits, a scale for each column of the result. Memory limits few rows, so
  * the weights become floats in registers; for more rows a strip of them becomes floats in the cache first. */
 #include "int8_dense.h"
+#include "cache.h"
 #include "engine/core/scratch.h"
 #include "gemm.h"
 #include "parts.h"
@@ -17,7 +18,7 @@ enum { LANES = 8 };
 enum { LANES = 4 };
 #endif
 /* WIDE: the least rows of a strip, STRIPS_EACH: for each thread; long ones are read faster */
-enum { DOTS = 4, WIDE = 64, STRIPS_EACH = 4, FEW_ROWS = 4, STRIP_FLOATS = 1 << 17 };
+enum { DOTS = 4, WIDE = 64, STRIPS_EACH = 4, FEW_ROWS = 4 };
 typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
 PLK_INLINE vector widened(const int8_t *w)
@@ -137,7 +138,7 @@ PLK_KERNEL(plk_int8_dense_run)
 {
     const plk_int8_dense *p = params;
     int few = p->m <= 2 * FEW_ROWS, n_threads = plk_gemm_threads(p->m, p->n, p->k);
-    int64_t fit = STRIP_FLOATS / (p->k ? p->k : 1) / 16 * 16, each = p->n / (STRIPS_EACH * n_threads);
+    int64_t fit = plk_cache_own() / (int64_t)sizeof(float) / (p->k ? p->k : 1) / 16 * 16, each = p->n / (STRIPS_EACH * n_threads);
     work t = {p, bufs, few ? most(WIDE, each) : least(most(fit, 16), 256), PL_OK};
     (void)scalars;
     pl_thread_pool_run(n_threads, (p->n + t.wide - 1) / t.wide, few ? few_rows : many_rows, &t);

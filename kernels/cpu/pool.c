@@ -1,6 +1,7 @@
 /* Pooling in float32, LANES planes at a time, transposed so that lanes are channels: then any window takes the same few
  * vector operations. An element of dx collects the gradients of all windows that cover it. */
 #include "pool.h"
+#include "cache.h"
 #include "engine/core/scratch.h"
 #include "lanes.h"
 #include "parts.h"
@@ -35,11 +36,9 @@ static reach *reaches_of(const plk_pool *p)
  * their windows cover. Volumes are one band. */
 typedef struct { int64_t out, out_end, low, high; } band;
 
-enum { BAND_BYTES = 1 << 16 };
-
 static int64_t band_rows(const plk_pool *p)
 {
-    int64_t rows = BAND_BYTES / (p->size[2] * LANES * 4) + 1;
+    int64_t rows = plk_cache_own() / 8 / (p->size[2] * LANES * 4) + 1;
     return p->size[0] > 1 || p->out[0] > 1 || p->kernel[0] > 1 ? p->size[1]
                                                                : least(most(rows, 2 * p->kernel[1]), p->size[1]);
 }

@@ -7,6 +7,7 @@
  *   by units:  a piece computes all gates of its panels of hidden units; each step is a region. */
 #ifndef PLK_RECURRENT_CELL_H
 #define PLK_RECURRENT_CELL_H
+#include "cache.h"
 #include "dtype.h"
 #include "gemm.h"
 #include "panel.h"
@@ -16,7 +17,6 @@
 #include "vecmath.h"
 
 enum { CHUNK = 4 * PLK_TILE, MAX_GATES = 4, PIECES = 4 };    /* pieces of each thread */
-enum { CACHE_BYTES = 1 << 18 };              /* of packed weights that fit a core's own cache */
 
 typedef struct {
     const plk_rnn *p;
@@ -121,7 +121,7 @@ static inline int team(const sizes *s, int64_t packed, int *by_rows)
 {
     const plk_rnn *p = s->p;
     int n_threads = plk_gemm_threads(s->lines, s->rows, p->out);
-    *by_rows = packed * (int64_t)sizeof(real) <= CACHE_BYTES && p->batch >= 4 * n_threads;
+    *by_rows = packed * (int64_t)sizeof(real) <= plk_cache_own() / 2 && p->batch >= 4 * n_threads;
     if (*by_rows)
         return n_threads;
     int64_t panels = plk_panels(p->hidden);

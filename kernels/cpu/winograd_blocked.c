@@ -11,6 +11,7 @@
  * winograd_nchw.c serves row-major images and gradients.
  */
 #include "conv_blocked.h"
+#include "cache.h"
 #include "engine/core/scratch.h"
 #include "blocks_of_lanes.h"
 #include "parts.h"
@@ -20,7 +21,7 @@
 enum { SIDE = 6, POINTS = SIDE * SIDE };
 enum { ROWS = 6, PANELS = 2 };                   /* tiles of a register block; pairs of filter blocks of one U */
 enum { DEPTH = 64, TILES = 48 };                 /* channels and tiles of one visit of M */
-enum { RANGE_BYTES = 4 << 20 };                  /* of V for one range of tiles, about */
+enum { MOST_BYTES = 4 << 20 };                   /* of V for one range of tiles, about */
 enum { ITEMS = 4 };                              /* pieces of work for each thread, at most */
 
 #define UNROLL _Pragma("GCC unroll 40")
@@ -48,7 +49,7 @@ static const double tile_cycles = 20, weight_cycles = 10, matmul_cycles = 2.5;
 static void choose(const plk_conv_blocked *p, cut *k)
 {
     int64_t items = over(p->filters, 2 * p->lanes * PANELS), bytes = 4 * POINTS * p->channels * k->tiles;
-    int64_t fewest = over(bytes, RANGE_BYTES), pieces = ITEMS * k->n_threads;
+    int64_t fewest = over(bytes, plk_clamp(plk_cache_share() / 4, plk_cache_own(), MOST_BYTES)), pieces = ITEMS * k->n_threads;
     double best = 0;
     for (int64_t ranges = fewest; ranges <= (fewest > pieces ? fewest : pieces); ranges++)
         for (int64_t groups = 1; groups <= items && groups <= pieces; groups *= 2) {
