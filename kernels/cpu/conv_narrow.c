@@ -387,7 +387,7 @@ static void item(void *arg, int64_t i)
     for (int64_t p = begin; p < end; p++) {
         int64_t columns = least(COLUMNS, k->filters - p * COLUMNS), filter = group * k->filters + p * COLUMNS;
         const plk_unit *panel = k->packed + (group * k->panels + p) * k->n_units * COLUMNS;
-        int32_t sums[COLUMNS];
+        int32_t sums[COLUMNS] = {0};
         if (!k->packed) {
             const char *stored = k->w + p * k->n_units * COLUMNS * per_unit(k->b.way) * k->w_item;
             panel = (const plk_unit *)(const void *)stored;

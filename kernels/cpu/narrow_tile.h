@@ -36,14 +36,14 @@ typedef struct { int way, dtype, shift; } source;
 
 #define EACH(n, T, U, expression) \
     { \
-        const T *x = from; \
-        U *y = to; \
+        const T *restrict x = from; \
+        U *restrict y = to; \
         for (int64_t i = 0; i < n; i++) \
             y[i] = (U)(expression); \
         break; \
     }
 /* n elements of one row, as they lie in units */
-static inline void convert_run(source s, void *to, const void *from, int64_t n)
+PLK_INLINE void convert_run(source s, void *to, const void *from, int64_t n)
 {
     switch (s.way * PLK_DTYPE_COUNT + s.dtype) {
 #if defined(__F16C__)
@@ -74,6 +74,27 @@ static inline void convert_run(source s, void *to, const void *from, int64_t n)
 }
 #undef EACH
 
+/* Does `work` with the source `k`, which is a constant where elements are converted: then no loop chooses for each run. */
+#define SOURCE(by, of, work) \
+    case by * PLK_DTYPE_COUNT + of: { \
+        const source k = {by, of, 0}; \
+        work; \
+        break; \
+    }
+#define FOR_SOURCE(s, work) \
+    switch ((s).way * PLK_DTYPE_COUNT + (s).dtype) { \
+        SOURCE(PLK_BY_FLOAT, PLK_F16, work) \
+        SOURCE(PLK_BY_FLOAT, PLK_BF16, work) \
+        SOURCE(PLK_BY_INT, PLK_I8, work) \
+        SOURCE(PLK_BY_INT, PLK_U8, work) \
+        SOURCE(PLK_BY_SHORT, PLK_I8, work) \
+        SOURCE(PLK_BY_SHORT, PLK_U8, work) \
+    default: { \
+        const source k = s; \
+        work; \
+    } \
+    }
+
 /* n floats in a 16-bit dtype, or as they are */
 static inline void store_run(int dtype, char *to, const float *x, int64_t n)
 {
@@ -93,13 +114,16 @@ static inline void store_run(int dtype, char *to, const float *x, int64_t n)
 }
 
 /* One line of units from the lines of PER_UNIT steps, `width` elements each; lines past n_lines are zeros. */
-static inline void zip_lines(source s, plk_unit *to, const char *from, int64_t step_bytes, int64_t n_lines,
+PLK_INLINE void zip_lines(source s, plk_unit *to, const char *from, int64_t step_bytes, int64_t n_lines,
                              int64_t width)
 {
     uint16_t halves[2][COLUMNS];
     int n_parts = per_unit(s.way);
     if (n_parts == 1) {
-        convert_run(s, to, from, width);
+        if (width == COLUMNS)
+            convert_run(s, to, from, COLUMNS);
+        else
+            convert_run(s, to, from, width);
         return;
     }
     if (n_parts == 2) {
@@ -170,8 +194,8 @@ static inline void place_chunks(source s, plk_unit *to, const char *from, int64_
         }
         break;
     default:
-        for (int64_t i = 0; i < n; i++)
-            convert_run(s, to + i * ROWS * CHUNK, from + i * step, CHUNK * per_unit(s.way));
+        FOR_SOURCE(s, for (int64_t i = 0; i < n; i++)
+                          convert_run(k, to + i * ROWS * CHUNK, from + i * step, CHUNK * per_unit(k.way)))
     }
 }
 
@@ -194,9 +218,9 @@ __attribute__((unused)) static void pack_rows(plk_unit *to, operand a, int64_t n
                 at[whole / per] = last_unit(a.as, from + (d + whole) * item, depth - d - whole);
         }
     } else {
-        for (int64_t u = 0; u < n_units; u++)
-            zip_lines(a.as, to + u * ROWS, a.from + u * per * a.step_bytes, a.step_bytes, least(per, depth - u * per),
-                      n_rows);
+        FOR_SOURCE(a.as, for (int64_t u = 0; u < n_units; u++)
+                             zip_lines(k, to + u * ROWS, a.from + u * per * a.step_bytes, a.step_bytes,
+                                       least(per, depth - u * per), n_rows))
     }
 }
 
@@ -228,23 +252,28 @@ static void pack_columns(plk_unit *to, operand b, int64_t n_columns, int64_t dep
             to[n_whole * COLUMNS + c] =
                 last_unit(b.as, b.from + c * b.line_bytes + n_whole * per * item, depth - n_whole * per);
     } else {
-        for (int64_t u = 0; u < n_units; u++)
-            zip_lines(b.as, to + u * COLUMNS, b.from + u * per * b.step_bytes, b.step_bytes,
-                      least(per, depth - u * per), n_columns);
+        FOR_SOURCE(b.as, for (int64_t u = 0; u < n_units; u++)
+                             zip_lines(k, to + u * COLUMNS, b.from + u * per * b.step_bytes, b.step_bytes,
+                                       least(per, depth - u * per), n_columns))
     }
 }
 
 /* ---- the tile -------------------------------------------------------------------------------------------------- */
 
-/* to += the product of two vectors of units */
+/* to += the product of two vectors of units. Sums of integers are instructions, since the compiler would add up the
+ * products of two steps first, for which there are no registers. */
 #if defined(__AVX512F__)
 #define SHORT_PRODUCT(x, y) (plk_units)_mm512_madd_epi16((__m512i)(x), (__m512i)(y))
+#define ADD_UNITS(sum, x) __asm__("vpaddd %1, %0, %0" : "+v"(sum) : "v"(x))
 #elif defined(__AVX2__)
 #define SHORT_PRODUCT(x, y) (plk_units)_mm256_madd_epi16((__m256i)(x), (__m256i)(y))
+#define ADD_UNITS(sum, x) __asm__("vpaddd %1, %0, %0" : "+x"(sum) : "x"(x))
 #elif defined(__SSE2__)
 #define SHORT_PRODUCT(x, y) (plk_units)_mm_madd_epi16((__m128i)(x), (__m128i)(y))
+#define ADD_UNITS(sum, x) __asm__("paddd %1, %0" : "+x"(sum) : "x"(x))
 #else
 #define SHORT_PRODUCT(x, y) ((x) * (y))    /* no way of this machine */
+#define ADD_UNITS(sum, x) (sum += (x))
 #endif
 PLK_INLINE void add_units(const int way, plk_units *to, plk_units x, plk_units y)
 {
@@ -253,7 +282,11 @@ PLK_INLINE void add_units(const int way, plk_units *to, plk_units x, plk_units y
     case PLK_BY_BRAIN: __asm__("vdpbf16ps %2, %1, %0" : "+v"(*to) : "v"(x), "v"(y)); break;
     case PLK_BY_BYTE: __asm__("vpdpbusd %2, %1, %0" : "+v"(*to) : "v"(x), "v"(y)); break;
 #endif
-    case PLK_BY_SHORT: *to += SHORT_PRODUCT(x, y); break;
+    case PLK_BY_SHORT: {
+        plk_units product = SHORT_PRODUCT(x, y);
+        ADD_UNITS(*to, product);
+        break;
+    }
     case PLK_BY_INT: *to += x * y; break;
     default: {
         vector sum = (vector)*to;
