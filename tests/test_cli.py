@@ -8,6 +8,7 @@ from pathlib import Path
 import plait
 import pytest
 from plait import __main__ as cli
+from plait.tools import info
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -26,6 +27,16 @@ def test_info(capsys):
     text = capsys.readouterr().out
     assert text.splitlines()[0].split() == ["plait", plait.__version__]
     assert " threads" in text and "PLAIT_ENGINE" in text and "numpy" in text
+
+
+def test_info_measures_the_machine(capsys, monkeypatch):
+    monkeypatch.setattr(info, "COPIED_MB", 1)
+    monkeypatch.setattr(info, "PRODUCT", 16)
+    monkeypatch.setattr(info, "CALLS", 10)
+    assert cli.main(["info", "--bench"]) == 0
+    rows = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
+    for name in ("memory", "products, float32", "products, int8", "calls"):
+        assert re.search(r"[1-9]", rows[name]) and "at best" in rows[name]
 
 
 def test_module_and_exit_status():
