@@ -34,6 +34,7 @@ MARK = re.compile(r"<!-- en: ([0-9a-f]{8}) -->")
 LANGUAGE = re.compile(r"\[(?:English|中文)\]\([^)]*\)")  # the line that leads to the other language
 CODE = re.compile(r"`[^`]+`")
 TARGET = re.compile(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"")
+NARROW = str.maketrans({"、": ", ", "；": "; ", "：": ": ", "，": ", "})
 NUMBER = re.compile(r"\d(?:[\d.,]*\d)?")
 
 
@@ -174,7 +175,8 @@ def differences(page: Path) -> Iterator[str]:
             continue
         for theirs, ours in zip(rows(a), rows(b)):
             for x, y in zip(theirs, ours):
-                if x != y and (facts(x) != facts(y) or not re.search(f"[{chinese.HAN}]", y)):
+                same = x == y.translate(NARROW)
+                if not same and (facts(x) != facts(y) or not re.search(f"[{chinese.HAN}]", y)):
                     yield f"{where} a table has | {y} | where the English one has | {x} |"
 
 
@@ -235,12 +237,12 @@ def done(page: Path) -> None:
         target = match[1] or match[2]
         path, hash_, anchor = target.partition("#")
         file = (page.parent / path).resolve()
-        if ":" in target or not path or not file.exists():  # written as in the English page
-            original = target
-        else:
+        original = target  # written as in the English page
+        if ":" not in target and path and file.exists():
             file = english_of(file) if file in pages() else file
             original = os.path.relpath(file, english_page.parent) + hash_ + anchor
-        return match[0].replace(target, link(original, english_page, page))
+        exists = (english_page.parent / original.partition("#")[0]).exists()
+        return match[0].replace(target, link(original, english_page, page)) if exists else match[0]
 
     text = page.read_text()
     head = re.findall(rf"^{LANGUAGE.pattern}$", text, re.M)
