@@ -24,15 +24,27 @@ def columns(line: str) -> int:
 def wrap(paragraph: str, indent: str = "") -> list[str]:
     """The lines of `paragraph`, of at most COLUMNS columns where that can be; all but the first
     begin with `indent`."""
-    lines, line, cut = [], "", 0  # cut: where `line` may end
+    lines, row = [], []  # row: the atoms of the line that grows
     for atom in ATOM.findall(paragraph):
-        if cut and columns(line + atom.rstrip()) > COLUMNS:
-            lines.append(line[:cut].rstrip())
-            line, cut = indent + line[cut:].lstrip(), 0
-        line += atom
-        if (atom.isspace() and line.strip()) or atom in ENDS:
-            cut = len(line)
-    return [*lines, line.rstrip()]
+        if columns("".join([*row, atom]).rstrip()) > COLUMNS and (end := line_end(row, indent)):
+            lines.append("".join(row[:end]).rstrip())
+            row = [indent + "".join(row[end : end + 1]).lstrip(), *row[end + 1 :]]
+        row.append(atom)
+    return [*lines, "".join(row).rstrip()]
+
+
+def line_end(row: list[str], indent: str) -> int:
+    """How many atoms to keep on a line; 0: it cannot be broken. A space in its last quarter is the
+    best place: a break after punctuation adds a little space."""
+    kept, spaces, ends = "", [], []
+    for count, atom in enumerate(row, 1):
+        kept += atom
+        if len(kept) > len(indent):
+            if atom.isspace() and columns(kept) > COLUMNS * 3 // 4:
+                spaces.append(count)
+            if atom.isspace() or atom in ENDS:
+                ends.append(count)
+    return max(spaces or ends, default=0)
 
 
 def joined(lines: list[str]) -> str:
