@@ -26,24 +26,23 @@ def wrap(paragraph: str, indent: str = "") -> list[str]:
     begin with `indent`."""
     lines, row = [], []  # row: the atoms of the line that grows
     for atom in ATOM.findall(paragraph):
-        if columns("".join([*row, atom]).rstrip()) > COLUMNS and (end := line_end(row, indent)):
+        if columns("".join([*row, atom]).rstrip()) > COLUMNS and (end := line_end(row)):
             lines.append("".join(row[:end]).rstrip())
             row = [indent + "".join(row[end : end + 1]).lstrip(), *row[end + 1 :]]
         row.append(atom)
     return [*lines, "".join(row).rstrip()]
 
 
-def line_end(row: list[str], indent: str) -> int:
+def line_end(row: list[str]) -> int:
     """How many atoms to keep on a line; 0: it cannot be broken. A space in its last quarter is the
-    best place: a break after punctuation adds a little space."""
+    best place: a break after punctuation adds a little space. A number stays with its unit."""
     kept, spaces, ends = "", [], []
     for count, atom in enumerate(row, 1):
+        if kept.strip() and (atom in ENDS or (atom.isspace() and not kept[-1].isdigit())):
+            ends.append(count)
         kept += atom
-        if len(kept) > len(indent):
-            if atom.isspace() and columns(kept) > COLUMNS * 3 // 4:
-                spaces.append(count)
-            if atom.isspace() or atom in ENDS:
-                ends.append(count)
+        if ends[-1:] == [count] and atom.isspace() and columns(kept) > COLUMNS * 3 // 4:
+            spaces.append(count)
     return max(spaces or ends, default=0)
 
 
