@@ -90,7 +90,9 @@ class Section:
         return [[c.strip() for c in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
 
 
-def parse(text: str) -> list[Section]:
+def parse(text: str, name: str = "the page") -> list[Section]:
+    if not HEADING.match(text):
+        raise ValueError(f"{name} must begin with its heading, not with {text[:40]!r}")
     sections: list[Section] = []
     block: list[str] | None = None
     for number, line in enumerate(text.splitlines(), 1):
@@ -131,6 +133,9 @@ class Translations:
     def name(self, page: Path) -> str:
         return str(page.relative_to(self.root))
 
+    def read(self, page: Path) -> list[Section]:
+        return parse(page.read_text(), self.name(page))
+
     def link(self, target: str, page: Path) -> str:
         """What the Chinese `page` writes for a link of the English one: to a translation, if
         there is one."""
@@ -140,9 +145,9 @@ class Translations:
         if ":" in target or not file.exists():
             return target
         if other := self.chinese(file):
-            slugs = [section.slug for section in parse(file.read_text())]
+            slugs = [section.slug for section in self.read(file)]
             if anchor in slugs:
-                anchor = parse(other.read_text())[slugs.index(anchor)].slug
+                anchor = self.read(other)[slugs.index(anchor)].slug
             file = other
         return (os.path.relpath(file, page.parent) if path else "") + sharp + anchor
 
@@ -158,8 +163,8 @@ class Translations:
 
     def pairs(self, page: Path) -> Iterator[tuple[Section | None, Section | None]]:
         """English and Chinese sections that belong together; None where one has no other."""
-        ours = parse(page.read_text())
-        theirs = parse(self.english(page).read_text())
+        ours = self.read(page)
+        theirs = self.read(self.english(page))
         if [s.level for s in theirs] == [s.level for s in ours]:
             yield from zip(theirs, ours)
             return
@@ -205,7 +210,7 @@ class Translations:
         return file.is_relative_to(self.zh) and file.is_file() and file not in self.pages()
 
     def typography(self, page: Path) -> Iterator[str]:
-        for section in parse(page.read_text()):
+        for section in self.read(page):
             lines = [section.title, "", *section.prose, ""]
             for line, following in zip(lines, lines[1:]):
                 if re.match(r"\||<|$", following) or ITEM.match(following):
@@ -235,8 +240,11 @@ class Translations:
             if b is None:
                 yield f"new, not in {self.name(page)}:\n{a.text}"
                 continue
-            old = (s for version in self.versions(english) for s in version if s.digest == b.mark)
-            changes = difflib.ndiff(sentences(next(old, None)), sentences(a))
+            found = (s for version in self.versions(english) for s in version if s.digest == b.mark)
+            old = next(found, None)
+            if old is None:
+                yield "(git has no text with the recorded digest: this is all of today's)"
+            changes = difflib.ndiff(sentences(old) if old else [], sentences(a))
             yield from (line for line in changes if line[0] in "+-")
             yield f"--- {self.name(page)}:{b.line}\n" + re.sub(r"\n{3,}", "\n\n", b.text)
 
@@ -244,7 +252,7 @@ class Translations:
         """Records that `page` is translated: writes the digests, the English code, the links and
         the lines. Raises ValueError if the headings are not the English page's."""
         text = page.read_text()
-        theirs, ours = parse(self.english(page).read_text()), parse(text)
+        theirs, ours = self.read(self.english(page)), self.read(page)
         if [s.level for s in theirs] != [s.level for s in ours]:
             headings = "".join(f"\n  {'#' * s.level} {s.title}" for s in theirs)
             raise ValueError(f"{self.name(page)}: its headings must be those of:{headings}")
@@ -300,9 +308,7 @@ def unlike(what: str, theirs: list[str], ours: list[str]) -> Iterator[str]:
         yield f"{what}: lacks {[*lacks]}, has {[*more]}"
 
 
-def sentences(section: Section | None) -> list[str]:
-    if section is None:
-        return []
+def sentences(section: Section) -> list[str]:
     text = re.sub(r"\n(?![\n|*-])", " ", section.text.replace("\n", ".\n", 1))
     return [part for part in re.split(r"(?<=[.:;]) +|\n+", text) if part.strip()]
 
