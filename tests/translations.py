@@ -193,8 +193,8 @@ class Translations:
             if a.items != b.items:
                 yield f"{where} its lists have {b.items} items, not {a.items}"
             links = [self.link(target, page) for target in a.links]
-            more = [t for t in b.links if t in links or not self.is_only_chinese(t, page)]
-            yield from (f"{where} {text}" for text in unlike("links", links, more))
+            ours = [t for t in b.links if t in links or not self.is_only_chinese(t, page)]
+            yield from (f"{where} {text}" for text in unlike("links", links, ours))
             yield from (f"{where} {text}" for text in unlike("text", facts(a.text), facts(b.text)))
             if [len(row) for row in a.rows] != [len(row) for row in b.rows]:
                 yield f"{where} its tables have other rows or columns"
@@ -227,7 +227,8 @@ class Translations:
             return subprocess.run(command, capture_output=True, text=True).stdout
 
         commits = git("log", "--full-history", "--format=%H", "--", self.name(page)).split()
-        return [parse(git("show", f"{commit}:./{self.name(page)}")) for commit in commits]
+        texts = [git("show", f"{commit}:./{self.name(page)}") for commit in commits]
+        return [parse(text) for text in texts if HEADING.match(text)]  # none where it is deleted
 
     def report(self, page: Path) -> Iterator[str]:
         """What is out of date in `page`: what changed in English, and the Chinese text."""
