@@ -1,4 +1,4 @@
-# The whole interface: make train | test | check | fuzz | sanitize | aarch64 | bench | docs | oracle | downstream | array-api |
+# The whole interface: make train | test | check | fuzz | sanitize | aarch64 | bench | docs | translations | oracle | downstream | array-api |
 # onnx-conformance | wheels, for many processes dist-test | dist-bench, and for GPUs gpu-check | gpu-test | gpu-bench. Everything lives in .venv.
 PYTHON ?= python3
 VENV   := .venv
@@ -9,7 +9,7 @@ NATIVE := $(shell find engine kernels graph -name '*.c' -o -name '*.h') engine/f
           $(wildcard kernels/ops/*.py kernels/loops/*.py) \
           $(addprefix kernels/,record.py params.py traits.py pointwise.py activations.py statements.py update_loops.py) setup.py pyproject.toml
 
-.PHONY: train test check fuzz sanitize aarch64 kills dist-test dist-bench bench docs oracle downstream array-api onnx-conformance wheels gpu-check gpu-test gpu-bench clean
+.PHONY: train test check fuzz sanitize aarch64 kills dist-test dist-bench bench docs translations oracle downstream array-api onnx-conformance wheels gpu-check gpu-test gpu-bench clean
 
 train: $(VENV)/installed
 	$(BIN)/python docs/examples/train_digits.py $(ARGS)
@@ -113,6 +113,10 @@ wheels:
 
 docs: $(VENV)/installed
 	$(BIN)/python -m plait docs docs/reference
+
+# what changed in English pages since docs/zh was translated; done: make translations ARGS="--done docs/zh/guide/data.md"
+translations:
+	$(PYTHON) tests/translations.py $(ARGS)
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import floors
+from typesetting import COLUMNS, columns, wrap
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = tuple(sorted(p.parent.name for p in ROOT.glob("*/__init__.py")))
@@ -127,19 +128,17 @@ def unannotated(path: Path) -> list[str]:
     return found
 
 
-COLUMNS = 120  # of C, CUDA and Markdown; ruff counts Python's
 SOURCES = {".c", ".h", ".cu", ".cuh", ".cpp"}
-# what Markdown cannot break: code spans, links, words
-ATOM = re.compile(r"(?:`[^`]*`|\[[^]]*\]\([^)]*\)|\S)+")
 
 
 def long_lines(path: Path) -> list[str]:
     """Lines that are too long; in Markdown those that could be shorter, so no link of its own."""
     found = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
-        alone = path.suffix == ".md" and len(ATOM.findall(line)) == 1
-        if len(line) > COLUMNS and not alone:
-            found.append(f"{path}:{number} has {len(line)} columns, the most are {COLUMNS}")
+        width = columns(line)
+        alone = path.suffix == ".md" and wrap(line) == [line]
+        if width > COLUMNS and not alone:
+            found.append(f"{path}:{number} has {width} columns, the most are {COLUMNS}")
     return found
 
 

@@ -21,6 +21,7 @@ LINK = f"[{'name ' * 20}](http://localhost/{'x' * 40})"
         ("code.md", f"```python\n{WORDS}ab\n```\n{WORDS}ab\n", [2, 4]),
         ("table.md", f"| {WORDS} | {WORDS} |\n", [1]),
         ("link.md", f"{LINK}\n{LINK}.\nsee {LINK}\n", [3]),
+        ("chinese.md", f"{'宽' * 59}，\n{'宽' * 59}，宽\n{'宽' * 61}\n", [2]),
         ("kernel.c", f"{'x' * 120}\n{'x' * 121}\n", [2]),
         ("kernel.cuh", f"/* {WORDS}*/\n", [1]),
     ],
