@@ -10,7 +10,9 @@ from ..engine.error import InvalidType
 from ..graph.graph import Node, Value, topological
 from ..kernels.record import dtype_name
 from ..kernels.spec import DType
-from .draw import Drawing, draw, hidden_nodes, shapes_of
+from .blocks import Calls
+from .dot import Drawing
+from .draw import draw, hidden_nodes, shapes_of
 from .symbol import Group, Symbol, load, tracing, var
 
 
@@ -75,8 +77,10 @@ def plot_network(
     """
     shapes = _shapes(shape)
     dtypes = {k: dtype_name(t) for k, t in dtype.items()} if isinstance(dtype, dict) else None
+    with Calls(symbol) as calls:
+        outputs = _symbol(symbol, shapes)._outputs
     return draw(
-        _symbol(symbol, shapes)._outputs,
+        outputs,
         shapes,
         title,
         save_format,
@@ -84,6 +88,7 @@ def plot_network(
         node_attrs,
         hide_weights,
         collapse,
+        paths=calls.paths(),
     )
 
 
