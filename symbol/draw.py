@@ -14,8 +14,8 @@ from ..graph.names import output_name
 from ..kernels.partial import from_zeros
 from ..kernels.record import REQUIRED, mutated_inputs
 from ..kernels.traits import Constant, Subgraphs
-from .dot import FONT, Drawing
 from .json import text_attrs
+from .picture import FONT, Drawing
 from .text_width import text_width
 from .units import Folding, Path, Unit, arrange, paths_of_names
 
@@ -137,7 +137,10 @@ def family(node: Node) -> str:
 
 
 def color(node: Node) -> str:
-    return VARIABLE if node.op is None else COLORS.get(family(node), OTHER)
+    if node.op is None:
+        return VARIABLE
+    module = family(node)
+    return COLORS.get(module) or COLORS.get(module.split("_")[0], OTHER)  # conv_fused: conv
 
 
 def shape_text(shape: Sequence) -> str:
@@ -314,15 +317,15 @@ class Graph:
         outputs: Sequence[Value],
         known: Mapping[Value, tuple],
         hidden: Collection[Node] = (),
-        fills: Mapping[Node, str] | None = None,
+        styles: Mapping[Node, dict[str, str]] | None = None,
         prefix: str | None = None,
     ):
-        """fills: colours that are not those of the operator. prefix: what names are shown without;
+        """styles: DOT attributes of single nodes. prefix: what names are shown without;
         None: what they begin with in common."""
         self.canvas, self.known, self.hidden = canvas, known, hidden
         self.nodes = [n for n in topological(outputs) if n not in hidden]
         self.prefix = common_prefix(self.nodes) if prefix is None else prefix
-        self.fills = fills or {}
+        self.styles = styles or {}
         self.ends: dict[Value, list[str]] = {}
         self._ids: dict[Node, str] = {}
         self._bodies: dict[Node, list[tuple[Graph, Any]]] = {}
@@ -354,8 +357,11 @@ class Graph:
         self._ids[node] = self.canvas.node(
             where,
             label(node, self.prefix),
-            fillcolor=self.fills.get(node) or color(node),
-            tooltip=tooltip(node, self.known),
+            **{
+                "fillcolor": color(node),
+                "tooltip": tooltip(node, self.known),
+                **self.styles.get(node, {}),
+            },
         )
 
     def _flow(self, where: Any, node: Node, control: Any) -> None:
@@ -413,6 +419,10 @@ class Graph:
         text = shape_text(self.known[v]) if v in self.known else ""
         for source in self.sources(v):
             self.canvas.edge(source, target, text, v.index, **style)
+
+    def id_of(self, node: Node) -> str:
+        """The id of a drawn node's box."""
+        return self._ids[node]
 
     def sources(self, v: Value) -> list[str]:
         """The ids of the boxes that a value comes from."""

@@ -11,8 +11,12 @@ from ..graph.graph import Node, Value, topological
 from ..kernels.record import dtype_name
 from ..kernels.spec import DType
 from .blocks import Calls
-from .dot import Drawing
 from .draw import draw, hidden_nodes, shapes_of
+from .picture import Drawing
+from .plot_error import plot_error as plot_error
+from .plot_program import plot_backward as plot_backward
+from .plot_program import plot_memory as plot_memory
+from .plot_program import plot_program as plot_program
 from .symbol import Group, Symbol, load, tracing, var
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import plait as mx
 import pytest
 from plait.kernels.record import REGISTRY, REQUIRED
-from plait.symbol import dot
+from plait.symbol import picture as pictures
 
 sym = mx.sym
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -86,7 +86,7 @@ def test_pictures(tmp_path):
 
 
 def test_without_graphviz_the_text_is_shown(tmp_path, monkeypatch):
-    monkeypatch.setattr(dot, "command", lambda: None)
+    monkeypatch.setattr(pictures, "command", lambda: None)
     picture = mx.viz.plot_network(net())
     with pytest.raises(
         mx.MXNetError, match="pip install graphviz-pure[^$]*the drawing's text is in"
