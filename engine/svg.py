@@ -3,13 +3,13 @@ on dark ground. Texts are escaped here."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from os import PathLike, fspath
 from typing import Any
 
 from . import files
 
+MARKUP = (("&", "amp"), ("<", "lt"), (">", "gt"), ('"', "quot"), ("'", "#x27"))
 INK = "currentColor"  # the notebook's
 FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 LINES = "rgba(128,128,128,.4)"
@@ -18,7 +18,10 @@ COLORS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#b07aa1", "#76b7b2", "#9c
 
 def escape(text: Any) -> str:
     """A text in HTML or SVG, attributes included."""
-    return html.escape(str(text), quote=True)
+    made = str(text)
+    for character, name in MARKUP:
+        made = made.replace(character, f"&{name};")
+    return made
 
 
 class Picture:
