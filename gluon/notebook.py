@@ -31,7 +31,7 @@ def _tree(name: str, block: Any, is_open: bool) -> str:
     head = f"{svg.escape(name + ': ' if name else '')}<b>{svg.escape(text)}</b>{_count(block)}"
     if not lines:
         return f'<div style="margin-left:1.1em">{head}</div>'
-    state = " open" if is_open else ""
+    state = ' open="open"' if is_open else ""
     return (
         f"<details{state}><summary>{head}</summary>"
         f'<div style="{ROW}">{"".join(lines)}</div></details>'
