@@ -138,6 +138,8 @@ HOOKS = {  # what a room needs of one that stands on it: engine/hooks.py
     "kernel of a decomposition": ("graph.decompositions", "decomposition_entry"),
     "collective": ("dist.collectives", "run"),
     "trace of a block": ("gluon.trace", "Trace"),
+    "signature of a block": ("gluon.report", "signature"),
+    "drawing of an error": ("symbol.plot_error", "plot_error"),
     "export to ONNX": ("compat.onnx", "export_model"),
     "block of a symbol": ("gluon.symbol_block", "SymbolBlock"),
     "custom instances": ("ndarray.custom", "Instances"),

@@ -297,6 +297,14 @@ def wait(handle: int, for_write: bool = False) -> None:
         raise_last()
 
 
+def is_ready(handle: int, patience_ms: int = 0) -> bool:
+    """Are the earlier writes of an array done? Waits for them at most so long. Raises as `wait`."""
+    status = lib.pl_wait_read(handle, patience_ms)
+    if status and status != _AGAIN:
+        raise_last()
+    return status != _AGAIN
+
+
 def wait_for_var(array: Any, for_write: bool = False) -> None:
     """`wait` for an object with a handle: an array or a Var."""
     wait(array._handle, for_write)

@@ -91,13 +91,12 @@ class Block:
     def _alias(self) -> str:
         return self.__class__.__name__.lower()
 
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        """In Jupyter: the drawn graph once the block is hybridized and has run, else the text."""
-        if getattr(self, "_traces", None):
-            from ..symbol import viz
+    def _repr_html_(self) -> str:
+        """In Jupyter: a tree of blocks and parameters, and the drawn graph once the block is
+        hybridized and has run."""
+        from .notebook import block_html
 
-            return viz.plot_network(self, collapse=True)._repr_mimebundle_(include, exclude)
-        return {"text/plain": repr(self)}
+        return block_html(self)
 
     def __repr__(self):
         lines = [
@@ -300,7 +299,8 @@ class Block:
         """Prints layers, output shapes and numbers of parameters for the given inputs. The block
         must be initialized.
 
-        style: "mxnet" (a flat table), or "tree" (indented, with multiply-accumulates and bytes).
+        style: "mxnet" (a flat table), or "tree" (blocks inside indented, with multiply-adds
+            and the bytes of weights and outputs).
         """
         from .summary import print_summary
 

@@ -3,6 +3,7 @@ engine operation."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,6 +38,23 @@ from .passes.expand import expand
 from .passes.memory import ALIGN_BYTES, Buffer, plan_memory, rounded
 
 READ, WRITE, READWRITE = 0, 1, 2
+
+
+class watching(threading.local):
+    """Scope in which each program that this thread assembles is seen: (name, its _Assignment). For
+    drawings: programs themselves keep neither nodes nor plans."""
+
+    seen: list[tuple[str, Any]] | None = None
+
+    def __enter__(self) -> list[tuple[str, Any]]:
+        self.seen = []
+        return self.seen
+
+    def __exit__(self, *error: Any) -> None:
+        self.seen = None
+
+
+watched = watching()
 LARGE_BYTES = 1 << 20
 MAX_JOINED_BYTES = 32 << 20  # of an array whose parts are made in place
 SLOT = np.dtype([("kind", np.int32), ("index", np.int32), ("offset_bytes", np.int64)])  # pl_slot
@@ -271,6 +289,8 @@ def assemble(
     """A program of the graph as it is. tier: from 1 on it waits for compilers. threads: that its
     branches may use. first: see lower."""
     assigned = _Assignment(outputs, given, device, threads, tier, first)
+    if watched.seen is not None:
+        watched.seen.append((name, assigned))
     specs, plans = assigned.specs, assigned.plans
     scalars: list[float] = []
     by_place: dict[int, OpenScalar] = {}  # among the scalars
@@ -362,12 +382,13 @@ class _Assignment:
     """The steps of a program and where every value lives: in an input, an output, or a buffer of
     the arena.
 
-    kinds: the number of each step's kind; alike: the first node of each, see _graph.kinds. ends,
-        sections: as the core wants branches; empty where no steps run at once. Times are numbers of
-        steps, or of sections. slots: as the core wants them. last_read: the last time at which each
-        given value is read. finals: the time from which each output of the program stays as it is.
-        first_write: the time at which each output is written. inplace: pairs (input, output) that
-        may be the same memory although the step that writes the one reads the other.
+    times: of each step. kinds: the number of each step's kind; alike: the first node of each, see
+        _graph.kinds. ends, sections: as the core wants branches; empty where no steps run at once.
+        Times are numbers of steps, or of sections. slots: as the core wants them. offsets: of the
+        buffers. last_read: the last time at which each given value is read. finals: the time from
+        which each output of the program stays as it is. first_write: the time at which each output
+        is written. inplace: pairs (input, output) that may be the same memory although the step
+        that writes the one reads the other.
     """
 
     def __init__(
@@ -422,10 +443,11 @@ class _Assignment:
         self.last_read, self.first_write = tuple(last_read), tuple(first_write)
         self.finals, self.inplace = tuple(finals), frozenset(inplace)
         self.buffers = [Buffer(*b) for b in buffers]
-        offsets, self.arena_bytes = plan_memory(self.buffers)
+        self.times = times
+        self.offsets, self.arena_bytes = plan_memory(self.buffers)
         self.slots = np.frombuffer(bytearray(slots), SLOT)
         arena = self.slots["kind"] == lib.PL_SLOT_ARENA
-        self.slots["offset_bytes"][arena] += np.array(offsets, int)[self.slots["index"][arena]]
+        self.slots["offset_bytes"][arena] += np.array(self.offsets, int)[self.slots["index"][arena]]
         self.slots["index"][arena] = 0
 
     def _branch(self, sections: list[list[list[int]]]) -> list[int]:

@@ -144,13 +144,6 @@ def __str__(self: ndarray) -> str:
 
 
 @method
-def _repr_html_(self: ndarray) -> str:
-    import html
-
-    return f"<pre>{html.escape(repr(self))}</pre>"
-
-
-@method
 def __round__(self: ndarray, n: int = 0) -> Any:
     """round(x, n): each element."""
     return sys.modules[__package__].round(self, n)
