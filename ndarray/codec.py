@@ -73,6 +73,9 @@ def _decode_jpeg(data, color, reduce_to, strict):
     decoded as far as possible, with a warning."""
     try:
         grey = _simplejpeg().decode_jpeg_header(data)[2] == "Gray" if color < 0 else color == 0
+    except ValueError:
+        return None
+    try:
         image = _jpeg_pixels(data, grey, reduce_to, strict=True)
     except ValueError as error:
         try:

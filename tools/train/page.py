@@ -48,8 +48,8 @@ gap:.5rem;align-items:center;font-size:.85rem}
 .bar.fast i{background:var(--one)}
 .bar span:last-child{font-variant-numeric:tabular-nums;color:var(--soft)}
 .scroll{overflow:auto;max-width:100%}
-.paper{background:#fff;border-radius:.4rem;padding:.75rem;max-height:38rem}
-.paper svg{display:block;margin:0 auto;max-width:none}
+.drawing{max-height:38rem}
+.drawing svg{display:block;margin:0 auto;border-radius:.4rem}
 table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}
 td,th{padding:.25rem .5rem;text-align:right;font-weight:400}
 th{color:var(--soft);white-space:nowrap}
@@ -78,8 +78,8 @@ overflow:auto;font-size:.85rem}
 --one:#2563c9;--two:#c2550a;--good:#2563c9;--bad:#d1470b;--bar:#9aa5b1}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}
 body{font-size:11pt}main{max-width:none;padding:0}section{break-inside:avoid;border:0;padding:0}
-.paper{max-height:none;overflow:visible;padding:0}
-.paper svg{max-width:100%;max-height:22cm;height:auto}}
+.drawing{max-height:none;overflow:visible}
+.drawing svg{max-width:100%;max-height:22cm;height:auto}}
 """
 
 
@@ -116,12 +116,13 @@ def picture(data: bytes, kind: str, alt: str, small: bool) -> str:
     return f'<img src="{source}" alt="{escape(alt)}"{" class=small" if small else ""}>'
 
 
-def inline_svg(text: str, prefix: str) -> str:
-    """An SVG file's text as part of a page: without its prologue and namespaces, its ids with a
-    prefix, so that pictures do not share any."""
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<!--.*?-->", "", text, flags=re.S)
+def inline_svg(text: str, name: str) -> str:
+    """An SVG file's text as part of a page, in an element with the id `name`: without its prologue
+    and namespaces; its ids begin with the name and its style sheet holds only inside, so that
+    pictures do not change each other; titles of links are tooltips."""
+    text = re.sub(r"<!--.*?-->|<!\[CDATA\[|\]\]>", "", text[text.index("<svg") :], flags=re.S)
+    text = re.sub(r"<style[^>]*>(.*?)</style>", rf"<style>#{name}{{\1}}</style>", text, flags=re.S)
+    text = re.sub(r'<a xlink:title="([^"]*)">', r"<a><title>\1</title>", text)
     text = re.sub(r'\s(?:xmlns(?::\w+)?|xml:space)="[^"]*"', "", text).replace("xlink:", "")
-    text = re.sub(r'\b((?:id|aria-labelledby)=")(?=[^"])', rf"\g<1>{prefix}-", text)
-    text = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", text)
-    return re.sub(r"<a title=", "<a data-title=", text)
+    text = re.sub(r'(\sid="|\saria-labelledby="|href="#|url\(#)', rf"\g<1>{name}-", text)
+    return f'<div id="{name}" class="scroll drawing">{text}</div>'

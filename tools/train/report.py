@@ -169,8 +169,9 @@ def confused(found: Confusion, classes: Sequence[str]) -> str:
     )
     if pairs:
         parts.append(
-            '<div class="scroll"><table class="pairs"><thead><tr><th>most confused</th><th>pictures</th>'
-            f"<th>of the class</th></tr></thead><tbody>{rows}</tbody></table></div>"
+            '<div class="scroll"><table class="pairs"><thead><tr><th>most confused</th>'
+            "<th>pictures</th><th>of the class</th></tr></thead>"
+            f"<tbody>{rows}</tbody></table></div>"
         )
     return section("What it confuses", *parts, "</div>")
 
@@ -232,8 +233,7 @@ def network(name: Path, model: str, shape: tuple[int, int, int]) -> str:
         drawing = viz.plot_network(
             str(name / "model-symbol.json"), shape={"data": (1, *shape)}, collapse=True
         )
-        text = inline_svg(drawing.pipe("svg").decode(), "graph")
-        shown = f'<div class="scroll paper">{text}</div>'
+        shown = inline_svg(drawing.pipe("svg").decode(), "network")
     except MXNetError as error:  # no renderer is installed
         shown = paragraph(f"The network cannot be drawn: {error}")
     return section(
@@ -250,11 +250,10 @@ def timeline(net: models.Classifier, x: Any) -> str:
     """What runs when in one call."""
     if not hasattr(net, "timeline"):
         return ""
-    text = inline_svg(net.timeline(x).svg, "timeline")
     return section(
         "One step in time",
         paragraph(f"What ran where, when the network predicted {len(x)} pictures."),
-        f'<div class="scroll paper">{text}</div>',
+        inline_svg(net.timeline(x).svg, "timeline"),
     )
 
 
