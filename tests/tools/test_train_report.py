@@ -9,7 +9,7 @@ import pytest
 from plait import nd
 from plait.gluon import nn
 from plait.tools import train
-from plait.tools.train import models, report, speed
+from plait.tools.train import report, speed
 from plait.tools.train.charts import line_chart, nice_step
 from plait.tools.train.confusion import confusion
 from plait.tools.train.page import STYLE, inline_svg
@@ -137,10 +137,10 @@ def test_steps_of_an_axis_are_round():
 def test_pictures_in_a_page_do_not_change_each_other():
     text = """<?xml version="1.0"?><!-- a --><svg xmlns="http://w3" id="a"><style>
         <![CDATA[text{fill:red}]]></style>
-        <a xlink:title="x &amp; y"><use xlink:href="#a"/></a></svg>"""
+        <a xlink:title="x &amp; y"><use xlink:href='#a'/></a></svg>"""
     assert re.sub(r"\s*\n\s*", "", inline_svg(text, "p")) == (
         '<div id="p" class="scroll drawing"><svg id="p-a"><style>#p{text{fill:red}}</style>'
-        '<a><title>x &amp; y</title><use href="#p-a"/></a></svg></div>'
+        "<a><title>x &amp; y</title><use href='#p-a'/></a></svg></div>"
     )
 
 
@@ -174,8 +174,9 @@ def test_the_timeline_is_shown_where_the_network_has_one():
         svg = '<?xml?><svg xmlns="http://w3"><g id="g"/></svg>'
 
     class Net:
-        def timeline(self, x):
+        def timeline(self, x, loss, labels, backward):
             return Drawn
 
-    assert report.timeline(models.mlp(), nd.zeros((1, 2))) == ""
-    assert '<g id="timeline-g"/>' in report.timeline(Net(), nd.zeros((1, 2)))
+    x, y = nd.zeros((1, 2)), nd.zeros((1,))
+    assert report.timeline(object(), x, y) == []
+    assert '<g id="timeline-g"/>' in report.timeline(Net(), x, y)[0]

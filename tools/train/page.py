@@ -28,6 +28,7 @@ gap:.75rem;margin:1.25rem 0 0}
 padding:.7rem 1rem}
 .facts b{display:block;font-size:1.45rem;line-height:1.25;font-variant-numeric:tabular-nums}
 .two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,20rem),1fr));gap:1.5rem}
+.side{display:flex;flex-wrap:wrap;gap:1rem 2.5rem;align-items:center}
 .chart{width:100%;height:auto;display:block}
 .chart text{font-size:12px;fill:var(--soft)}
 .chart .title{font-weight:600;font-size:13px;fill:var(--ink)}
@@ -50,12 +51,13 @@ gap:.5rem;align-items:center;font-size:.85rem}
 .scroll{overflow:auto;max-width:100%}
 .drawing{max-height:38rem}
 .drawing svg{display:block;margin:0 auto;border-radius:.4rem}
+#timeline svg{width:100%;min-width:50rem;height:auto}
 table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}
 td,th{padding:.25rem .5rem;text-align:right;font-weight:400}
 th{color:var(--soft);white-space:nowrap}
 thead th{vertical-align:bottom}
 .matrix th.turned span{writing-mode:vertical-rl;transform:rotate(180deg);display:inline-block}
-.matrix td{min-width:2.4rem;border:1px solid var(--card);border-radius:.2rem;text-align:center;
+.matrix td{min-width:2.3rem;border:1px solid var(--card);border-radius:.2rem;text-align:center;
 background:color-mix(in srgb,var(--bad) calc(var(--s,0)*100%),transparent)}
 .matrix td.right{background:color-mix(in srgb,var(--good) calc(var(--s,0)*100%),transparent)}
 .matrix td.deep{color:#fff}
@@ -69,8 +71,7 @@ figure img.small{image-rendering:pixelated}
 figcaption{font-size:.78rem;line-height:1.3;margin-top:.3rem;overflow-wrap:anywhere}
 figcaption b{color:var(--ink);font-weight:600}
 pre{background:var(--back);border:1px solid var(--rule);border-radius:.4rem;padding:.6rem .8rem;
-margin:.5rem 0;
-overflow:auto;font-size:.85rem}
+margin:.5rem 0;overflow:auto;font-size:.85rem}
 @media(max-width:40rem){main{padding:1.25rem .75rem 3rem}section{padding:1rem .85rem}
 .bar{grid-template-columns:4.8rem 1fr}.bar span:last-child{grid-column:2}
 .speed .ratio{min-width:3.6rem}}
@@ -79,7 +80,7 @@ overflow:auto;font-size:.85rem}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}
 body{font-size:11pt}main{max-width:none;padding:0}section{break-inside:avoid;border:0;padding:0}
 .drawing{max-height:none;overflow:visible}
-.drawing svg{max-width:100%;max-height:22cm;height:auto}}
+.drawing svg,#timeline svg{max-width:100%;min-width:0;max-height:22cm;height:auto}}
 """
 
 
@@ -123,6 +124,7 @@ def inline_svg(text: str, name: str) -> str:
     text = re.sub(r"<!--.*?-->|<!\[CDATA\[|\]\]>", "", text[text.index("<svg") :], flags=re.S)
     text = re.sub(r"<style[^>]*>(.*?)</style>", rf"<style>#{name}{{\1}}</style>", text, flags=re.S)
     text = re.sub(r'<a xlink:title="([^"]*)">', r"<a><title>\1</title>", text)
-    text = re.sub(r'\s(?:xmlns(?::\w+)?|xml:space)="[^"]*"', "", text).replace("xlink:", "")
-    text = re.sub(r'(\sid="|\saria-labelledby="|href="#|url\(#)', rf"\g<1>{name}-", text)
+    text = re.sub(r"\s(?:xmlns(?::\w+)?|xml:space)=(\"[^\"]*\"|'[^']*')", "", text)
+    text = text.replace("xlink:", "")
+    text = re.sub(r"(\s(?:id|aria-labelledby)=[\"']|href=[\"']#|url\(#)", rf"\g<1>{name}-", text)
     return f'<div id="{name}" class="scroll drawing">{text}</div>'

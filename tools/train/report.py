@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...engine.error import MXNetError
+from ...gluon.loss import SoftmaxCrossEntropyLoss
 from ...ndarray import codec
 from ...symbol import viz
 from . import models, speed
@@ -57,7 +58,7 @@ def make(run: Any) -> str:
             confused(found, pictures.classes),
             mistakes(found, pictures),
             network(run.name, args.model, pictures.shape),
-            timeline(net, x),
+            *timeline(net, x, y),
             *skipped(pictures.skipped),
             go_on(run.argv, run.name),
         ],
@@ -111,7 +112,7 @@ def speeds(run: Any, x: Any, y: Any) -> str:
         return models.Classifier(made, pictures.mean, pictures.std)
 
     rows = speed.rows(args.model, new, x, y)
-    step = statistics.median(rows[0].hybridized if args.hybridize else rows[0].eager)
+    step = min(rows[0].hybridized if args.hybridize else rows[0].eager)
     reading = speed.pictures_per_second(run.train_loader)
     return section(
         "Eager and hybridized",
@@ -129,7 +130,7 @@ def speeds(run: Any, x: Any, y: Any) -> str:
             soft=True,
         ),
         paragraph(
-            f"Reading the pictures alone: {reading:,.0f} a second. Training steps alone: "
+            f"Reading the pictures alone: {reading:,.0f} a second. The fastest training step alone: "
             f"{len(x) / step:,.0f}. Both together, in the fastest epoch: "
             f"{len(pictures.train) / fastest(run.checkpoint.history):,.0f}."
         ),
@@ -155,11 +156,11 @@ def speed_row(row: speed.Row) -> str:
 
 def confused(found: Confusion, classes: Sequence[str]) -> str:
     """The confusion matrix and the most frequent kinds of mistake."""
-    parts = ['<div class="two">']
+    parts = ['<div class="side">']
     if len(classes) <= MATRIX_CLASSES:
-        parts.append(f'<div class="scroll">{matrix(found.counts, classes)}</div>')
         parts.append(
-            paragraph("Rows are the classes, columns what they were taken for.", soft=True)
+            f'<div class="scroll">{matrix(found.counts, classes)}'
+            '<p class="soft">Rows are the classes, columns what they were taken for.</p></div>'
         )
     pairs = found.pairs()[:SHOWN_PAIRS]
     rows = "".join(
@@ -246,15 +247,18 @@ def network(name: Path, model: str, shape: tuple[int, int, int]) -> str:
     )
 
 
-def timeline(net: models.Classifier, x: Any) -> str:
-    """What runs when in one call."""
+def timeline(net: Any, x: Any, y: Any) -> list[str]:
+    """What runs when in a training step, without the update, which would change the weights."""
     if not hasattr(net, "timeline"):
-        return ""
-    return section(
-        "One step in time",
-        paragraph(f"What ran where, when the network predicted {len(x)} pictures."),
-        inline_svg(net.timeline(x).svg, "timeline"),
-    )
+        return []
+    step = net.timeline(x, loss=SoftmaxCrossEntropyLoss(), labels=y, backward=True)
+    return [
+        section(
+            "One step in time",
+            paragraph(f"What ran where, forward and backward, for {len(x)} pictures."),
+            inline_svg(step.svg, "timeline"),
+        )
+    ]
 
 
 def skipped(lines: list[str]) -> list[str]:
