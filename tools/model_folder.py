@@ -110,7 +110,7 @@ class Model:
     def read(self, path: str | PathLike[str]) -> np.ndarray:
         """The picture in a file as the network takes it: uint8 (H, W, C). Raises MXNetError or
         OSError that name the file."""
-        return self.fit(codec.read(path, int(self.shape[2] == 3), (self.resize, self.resize), True))
+        return self.fit(codec.read(path, int(self.shape[2] == 3), strict=True))
 
     def fit(self, picture: np.ndarray) -> np.ndarray:
         """A picture uint8 (H, W[, C]) of any size, resized and cut to the network's."""

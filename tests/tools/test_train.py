@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from plait import gluon, nd
 from plait.gluon.data import ArrayDataset, DataLoader
-from plait.tools import train
+from plait.tools import model_folder, train
 from plait.tools.train import folder, models, named
 from plait.tools.train.arguments import parse
 from plait.tools.train.loop import StopRequest, evaluate, train_epoch
@@ -92,11 +92,38 @@ def test_a_folder_is_split_the_same_with_one_seed(tmp_path):
     pictures = folder.load(str(tmp_path / "p"), 8, seed=3)
     assert pictures.classes == ["a", "b"] and pictures.shape == (8, 8, 3)
     assert (len(pictures.train), len(pictures.valid)) == (12, 3)
-    files = [{f for f, _ in part._pictures._files} for part in (pictures.train, pictures.valid)]
+    files = [{e.path for e in part.files} for part in (pictures.train, pictures.valid)]
     assert not files[0] & files[1] and len(files[0] | files[1]) == 15
     again, other = (folder.load(str(tmp_path / "p"), 8, seed=s) for s in (3, 4))
-    assert again.valid._pictures._files == pictures.valid._pictures._files
-    assert other.valid._pictures._files != pictures.valid._pictures._files
+    assert {e.path for e in again.valid.files} == files[1]
+    assert {e.path for e in other.valid.files} != files[1]
+
+
+def test_pictures_that_are_not_kept_in_memory_are_the_same(tmp_path, monkeypatch):
+    write_pictures(tmp_path, {"x": 5, "y": 5}, size=(70, 50))
+    Image.open(tmp_path / "x/0.png").convert("L").save(tmp_path / "x/0.png")
+    items = []
+    for n_bytes in (10**9, 3000):
+        monkeypatch.setattr(folder, "kept_bytes", lambda n=n_bytes: n)
+        pictures = folder.load(str(tmp_path), 16)
+        mx.seed_all(1)
+        items.append([part[i][0] for part in (pictures.train, pictures.valid) for i in range(2)])
+        n_kept = sum(e.kept is not None for e in pictures.train.files + pictures.valid.files)
+        assert n_kept == 10 if n_bytes > 3000 else n_kept < 10
+    assert all(np.array_equal(a, b) for a, b in zip(*items))
+
+
+def test_validation_pictures_are_what_the_model_reads(tmp_path):
+    write_pictures(tmp_path / "p", {"x": 5, "y": 5}, size=(200, 90))
+    pictures = folder.load(str(tmp_path / "p"), 16)
+    whole = models.Probabilities(models.Classifier(models.mlp(2), pictures.mean, pictures.std))
+    whole.initialize()
+    whole.hybridize()
+    whole(models.zeros(pictures.shape))
+    model_folder.write(tmp_path / "m", whole, pictures.shape, pictures.classes, pictures.resize)
+    model = model_folder.Model(tmp_path / "m")
+    for i, file in enumerate(pictures.valid.files):
+        assert np.array_equal(pictures.valid[i][0], model.read(file.path))
 
 
 def test_folders_for_training_and_validation(tmp_path):
@@ -115,7 +142,7 @@ def test_statistics_are_those_of_the_pixels(tmp_path):
         Image.open(file).save(file.with_suffix(".png"))  # exact values; replaces none
         file.unlink()
     pictures = folder.load(str(tmp_path), 20)
-    pixels = [np.asarray(Image.open(f)).reshape(-1, 3) for f, _ in pictures.train._pictures._files]
+    pixels = [np.asarray(Image.open(e.path)).reshape(-1, 3) for e in pictures.train.files]
     values = np.concatenate(pixels) / 255
     assert np.allclose(pictures.mean, values.mean(axis=0), atol=2e-4)
     assert np.allclose(pictures.std, values.std(axis=0), atol=2e-4)
@@ -300,7 +327,7 @@ def test_a_folder_of_pictures_trains_end_to_end(tmp_path):
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "skipped 1 file that cannot be read:" and "broken.jpg" in lines[1]
-    assert lines[2].startswith("convnet on colours: 32 training and 8 validation pictures 12x12x3")
+    assert lines[2].startswith("convnet on colours: 33 training and 7 validation pictures 12x12x3")
     assert sum(line.startswith("epoch ") for line in lines) == 6 and "\r" not in done.stdout
     assert "pictures/s" in lines[3] and done.stderr == ""
     history = json.loads((tmp_path / "out/convnet-colours-history.json").read_text())

@@ -6,6 +6,7 @@ have them. Without the second, every fifth picture of a class, in a random order
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from ...gluon.data import Dataset
 from ...gluon.data.vision import ImageFolderDataset
 from ...ndarray import codec
 from ...training.progress import Progress
-from .pictures import Pictures, Prepare, Prepared, rounded
+from .pictures import Pictures, Prepare, rounded
 
 VALID = ("valid", "val", "validation", "test")
 VALID_EVERY = 5
@@ -33,52 +34,48 @@ def cores() -> int:
 
 class Examined(NamedTuple):
     """A file of a class. reason: why it cannot be read, or None. sums: of the red, green and blue
-    values in [0, 1] and of their squares, as means over the picture's pixels."""
+    values in [0, 1] and of their squares, as means over the picture's pixels. kept: the picture
+    after the fixed part of its preparation, or None to read it again."""
 
     path: str
     label: int
     reason: str | None
     grey: bool
     sums: np.ndarray
+    kept: np.ndarray | None
 
 
 def load(
-    folder: str,
-    size: int,
-    augment: str = "photo",
-    seed: int = 1,
-    color: bool | None = None,
+    folder: str, size: int, augment: str = "photo", seed: int = 1, color: bool | None = None
 ) -> Pictures:
     """The pictures in a folder. color: None: in colour unless all of them are grey.
 
-    Every file is decoded once: those that cannot be are left out and named in `skipped`.
-    Raises InvalidValue for a folder from which nothing can be learned.
+    Every file is decoded once: those that cannot be are left out and named in `skipped`. As many
+    pictures as fit into a quarter of the free memory are kept. Raises InvalidValue for a folder
+    from which nothing can be learned.
     """
     top = Path(folder)
     train_folder, valid_folder = _parts(top)
     classes = _classes(train_folder)
-    found = _examine(_files(train_folder, classes))
+    files = list(_files(train_folder, classes))
     if valid_folder is None:
-        train, valid = _split([e for e in found if e.reason is None], seed)
+        parts = _split(files, seed)
     else:
-        held_out = _examine(_files(valid_folder, classes))
-        train, valid = ([e for e in part if e.reason is None] for part in (found, held_out))
-        found += held_out
-    skipped = [f"{e.path}: {e.reason}" for e in found if e.reason is not None]
+        parts = files, list(_files(valid_folder, classes))
+    resize = round(size * 8 / 7)
+    prepare = Prepare(size, resize, augment), Prepare(size, resize)
+    found = _examine(parts, prepare)
+    skipped = [f"{e.path}: {e.reason}" for part in found for e in part if e.reason is not None]
+    train, valid = ([e for e in part if e.reason is None] for part in found)
     _check(train_folder, classes, train, valid, skipped)
     color = not all(e.grey for e in train) if color is None else color
     mean, squares = np.mean([e.sums for e in train], axis=0)
     std = np.sqrt(np.maximum(squares - mean**2, 1e-6))
-    resize = round(size * 8 / 7)
-    parts = []
-    for items, how in ((train, augment), (valid, "none")):
-        prepare = Prepare(size, resize, how)
-        parts.append(Prepared(Files(items, color, prepare.enough), prepare))
     n = 3 if color else 1
     return Pictures(
         top.resolve().name,
         classes,
-        *parts,
+        *(Files(part, color, how) for part, how in zip((train, valid), prepare)),
         (size, size, n),
         resize,
         rounded(mean[:n]),
@@ -89,25 +86,27 @@ def load(
 
 
 class Files(Dataset):
-    """Items (uint8 (H, W, C), float32 label) of picture files.
+    """Items (uint8 (size, size, C), float32 label) of picture files."""
 
-    enough: pixels; a JPEG of at least twice this size is decoded at a fraction of its size.
-    """
-
-    def __init__(self, files: Iterable[Examined], color: bool, enough: int):
-        self._files = [(e.path, e.label) for e in files]
-        self._color, self._enough = int(color), (enough, enough)
+    def __init__(self, files: list[Examined], color: bool, prepare: Prepare):
+        self.files, self._color, self._prepare = files, color, prepare
 
     def __len__(self):
-        return len(self._files)
+        return len(self.files)
 
     def __getitem__(self, idx):
-        path, label = self._files[idx]
-        return read(path, self._color, self._enough), np.float32(label)
+        file = self.files[idx]
+        picture = file.kept
+        if picture is None or (not self._color and not file.grey):
+            picture = self._prepare.fixed(read(file.path, int(self._color), self._prepare.enough))
+        elif self._color and file.grey:
+            picture = np.repeat(picture, 3, axis=2)
+        return self._prepare.random(picture), np.float32(file.label)
 
 
 def read(path: str, color: int, enough: tuple[int, int] = (0, 0)) -> np.ndarray:
-    """The picture in a file as uint8 (H, W, C). Raises MXNetError or OSError that name the file."""
+    """The picture in a file as uint8 (H, W, C). color, enough: as `color` and `reduce_to` of
+    codec.decode. Raises MXNetError or OSError that name the file."""
     image = codec.read(path, color, enough, strict=True)
     return image if image.ndim == 3 else image[..., None]
 
@@ -158,16 +157,16 @@ def _files(folder: Path, classes: list[str]) -> Iterator[tuple[str, int]]:
                 yield str(file), classes.index(path.name)
 
 
-def _split(files: list[Examined], seed: int) -> tuple[list[Examined], list[Examined]]:
+def _split(files: list[tuple[str, int]], seed: int) -> tuple[list, list]:
     """Every fifth picture of each class for validation; of fewer than five, one; of one, none."""
     rng = np.random.default_rng(seed)
     train, valid = [], []
-    for label in sorted({e.label for e in files}):
-        of_class = [e for e in files if e.label == label]
+    for label in sorted({label for _, label in files}):
+        of_class = [f for f in files if f[1] == label]
         n = max(len(of_class) // VALID_EVERY, int(len(of_class) > 1))
         chosen = set(rng.permutation(len(of_class))[:n].tolist())
-        for i, e in enumerate(of_class):
-            (valid if i in chosen else train).append(e)
+        for i, file in enumerate(of_class):
+            (valid if i in chosen else train).append(file)
     return train, valid
 
 
@@ -189,26 +188,39 @@ def _check(folder, classes, train, valid, skipped) -> None:
 # ---- which of them can be read -------------------------------------------------------------------
 
 
-def _examine(files: Iterable[tuple[str, int]]) -> list[Examined]:
-    """Decodes every file, on all cores."""
-    listed = list(files)
-    bar, found = Progress(len(listed), "reading pictures", unit="picture"), []
+def _examine(
+    parts: Iterable[list[tuple[str, int]]], prepare: Iterable[Prepare]
+) -> list[list[Examined]]:
+    """Decodes every file, on all cores. prepare: one for each part."""
+    parts = list(parts)
+    bar = Progress(sum(map(len, parts)), "reading pictures", unit="picture")
+    found, left = [], kept_bytes()
     with ThreadPoolExecutor(cores()) as pool:
-        for examined in pool.map(_examined, listed):
-            found.append(examined)
-            bar.step()
+        for part, how in zip(parts, prepare):
+            found.append([])
+            for e in pool.map(functools.partial(_examined, prepare=how), part):
+                if e.kept is not None:
+                    left -= e.kept.nbytes
+                found[-1].append(e if left >= 0 else e._replace(kept=None))
+                bar.step()
     bar.close()
     return found
 
 
-def _examined(file: tuple[str, int]) -> Examined:
+def kept_bytes() -> int:
+    """A quarter of the memory that is free: how much of it pictures may take."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES") // 4
+
+
+def _examined(file: tuple[str, int], prepare: Prepare) -> Examined:
     path, label = file
     try:
-        image = codec.read(path, -1, (STATISTICS_PIXELS, STATISTICS_PIXELS), strict=True)
+        image = read(path, -1, prepare.enough)
     except (MXNetError, OSError) as error:
-        return Examined(path, label, str(error).split("\n")[0], False, np.zeros((2, 3)))
+        return Examined(path, label, str(error).split("\n")[0], False, np.zeros((2, 3)), None)
     step = max(1, min(image.shape[:2]) // STATISTICS_PIXELS)
-    channels = 1 if image.ndim == 2 else 3
+    channels = image.shape[2]
     pixels = image[::step, ::step].reshape(-1, channels).astype(np.float32) / 255
     sums = np.stack([pixels.mean(axis=0), (pixels**2).mean(axis=0)])
-    return Examined(path, label, None, channels == 1, np.broadcast_to(sums, (2, 3)))
+    kept = prepare.fixed(image)
+    return Examined(path, label, None, channels == 1, np.broadcast_to(sums, (2, 3)), kept)

@@ -16,7 +16,7 @@ from ...gluon.data.vision.transforms import (
     RandomResizedCrop,
     Resize,
 )
-from ...ndarray.ndarray import NDArray, from_memory
+from ...ndarray.ndarray import from_memory
 
 AUGMENTS = ("none", "shift", "photo")
 
@@ -49,38 +49,47 @@ def rounded(values: Any) -> tuple[float, ...]:
 
 
 class Prepare:
-    """Makes pictures of one size from pictures of any.
+    """Makes pictures of one size from pictures of any, in two parts: one that is always the same,
+    whose result may be kept, and one that is random.
 
-    size: pixels of both edges of the result. resize: of the shorter edge before the crop.
-    augment: "none" cuts out the centre, "shift" a random place, "photo" a random crop of at least
-        half the area, mirrored half of the time.
+    size: pixels of both edges of the result. resize: of the shorter edge before the centre is cut
+    out. augment: "none", "shift" by up to an eighth, or "photo": random crops of at least half the
+    area, mirrored half of the time.
     """
 
     def __init__(self, size: int, resize: int, augment: str = "none"):
         self.size, self.augment = size, augment
-        # below this many pixels, a decoder may not shrink a picture
-        self.enough = 2 * size if augment == "photo" else resize
-        self._resize = Resize(max(resize, size), keep_ratio=True)
+        # crops of half the area, 0.7 of an edge, need not be enlarged
+        self.edge = 3 * size // 2 if augment == "photo" else max(resize, size)
+        # (height, width) that suffice of a JPEG; otherwise decoded in full, as by Model.read
+        self.enough = (self.edge, self.edge) if augment == "photo" else (0, 0)
+        self._resize = Resize(self.edge, keep_ratio=True)
         self._centre = CenterCrop(size)
         self._crop = RandomResizedCrop(size, scale=(0.5, 1.0))
         self._mirror = RandomFlipLeftRight()
 
     def __call__(self, picture: np.ndarray) -> np.ndarray:
         """picture: uint8 (H, W, C). Returns uint8 (size, size, C)."""
-        x = from_memory(np.ascontiguousarray(picture))
-        if self.augment == "photo":
-            return self._mirror(self._crop(x)).asnumpy()
-        if min(picture.shape[:2]) != self._resize._size[0]:
-            x = self._resize(x)
-        return self._centre(x).asnumpy() if self.augment == "none" else self._shifted(x)
+        return self.random(self.fixed(picture))
 
-    def _shifted(self, x: NDArray) -> np.ndarray:
+    def fixed(self, picture: np.ndarray) -> np.ndarray:
+        """The part that is always the same: uint8 (H, W, C) -> uint8, no larger than is needed."""
+        x, shorter = from_memory(np.ascontiguousarray(picture)), min(picture.shape[:2])
+        if shorter > self.edge or (shorter < self.edge and self.augment != "photo"):
+            x = self._resize(x)
+        return (x if self.augment == "photo" else self._centre(x)).asnumpy()
+
+    def random(self, picture: np.ndarray) -> np.ndarray:
+        """The random part, of a result of `fixed`: uint8 (size, size, C)."""
+        if self.augment == "photo":
+            return self._mirror(self._crop(from_memory(picture))).asnumpy()
+        return self._shifted(picture) if self.augment == "shift" else picture
+
+    def _shifted(self, picture: np.ndarray) -> np.ndarray:
         """A random place of the picture with a border of repeated pixels, an eighth wide."""
-        border = max(1, self.size // 8)
-        padded = np.pad(x.asnumpy(), ((border, border), (border, border), (0, 0)), mode="edge")
-        rng = host_generator()
-        top = int(rng.integers(padded.shape[0] - self.size + 1))
-        left = int(rng.integers(padded.shape[1] - self.size + 1))
+        border, rng = max(1, self.size // 8), host_generator()
+        padded = np.pad(picture, ((border, border), (border, border), (0, 0)), mode="edge")
+        top, left = rng.integers(2 * border + 1, size=2).tolist()
         return np.ascontiguousarray(padded[top : top + self.size, left : left + self.size])
 
 

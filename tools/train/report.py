@@ -130,7 +130,7 @@ def speeds(run: Any, x: Any, y: Any) -> str:
             soft=True,
         ),
         paragraph(
-            f"Reading the pictures alone: {reading:,.0f} a second. The fastest training step alone: "
+            f"Reading the pictures alone: {reading:,.0f} a second. The fastest step alone: "
             f"{len(x) / step:,.0f}. Both together, in the fastest epoch: "
             f"{len(pictures.train) / fastest(run.checkpoint.history):,.0f}."
         ),
