@@ -100,7 +100,7 @@ def test_confusion_is_scikit_learns():
     assert len(found.mistakes) == (labels != predicted).sum()
     first = found.mistakes[0]
     assert first.probability == max(scores[labels != predicted].max(axis=1))
-    assert (first.label, first.predicted) == (labels[first.index], predicted[first.index])
+    assert (first.label, first.predicted) == (labels[first.place], predicted[first.place])
     pairs = found.pairs()
     assert [n for _, _, n, _ in pairs] == sorted((n for *_, n, _ in pairs), reverse=True)
     assert sum(n for *_, n, _ in pairs) == len(found.mistakes)

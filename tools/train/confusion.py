@@ -11,7 +11,7 @@ import numpy as np
 class Mistake(NamedTuple):
     """One picture that was classified wrongly. probability: of the predicted class."""
 
-    index: int
+    place: int
     label: int
     predicted: int
     probability: float
@@ -46,7 +46,7 @@ def confusion(labels: np.ndarray, probabilities: np.ndarray) -> Confusion:
         Mistake(int(i), int(labels[i]), int(predicted[i]), float(probabilities[i, predicted[i]]))
         for i in np.flatnonzero(predicted != labels)
     ]
-    return Confusion(counts, sorted(mistakes, key=lambda m: (-m.probability, m.index)))
+    return Confusion(counts, sorted(mistakes, key=lambda m: (-m.probability, m.place)))
 
 
 def predict_all(net: Any, loader: Any) -> tuple[np.ndarray, np.ndarray]:

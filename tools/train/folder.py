@@ -75,7 +75,8 @@ def load(
     return Pictures(
         top.resolve().name,
         classes,
-        *(Files(part, color, how) for part, how in zip((train, valid), prepare)),
+        Files(train, color, prepare[0]),
+        Files(valid, color, prepare[1]),
         (size, size, n),
         resize,
         rounded(mean[:n]),
@@ -160,7 +161,8 @@ def _files(folder: Path, classes: list[str]) -> Iterator[tuple[str, int]]:
 def _split(files: list[tuple[str, int]], seed: int) -> tuple[list, list]:
     """Every fifth picture of each class for validation; of fewer than five, one; of one, none."""
     rng = np.random.default_rng(seed)
-    train, valid = [], []
+    train: list[tuple[str, int]] = []
+    valid: list[tuple[str, int]] = []
     for label in sorted({label for _, label in files}):
         of_class = [f for f in files if f[1] == label]
         n = max(len(of_class) // VALID_EVERY, int(len(of_class) > 1))
@@ -194,7 +196,8 @@ def _examine(
     """Decodes every file, on all cores. prepare: one for each part."""
     parts = list(parts)
     bar = Progress(sum(map(len, parts)), "reading pictures", unit="picture")
-    found, left = [], kept_bytes()
+    found: list[list[Examined]] = []
+    left = kept_bytes()
     with ThreadPoolExecutor(cores()) as pool:
         for part, how in zip(parts, prepare):
             found.append([])

@@ -73,5 +73,6 @@ def load(name: str, size: int | None = None, augment: str = "none") -> Pictures:
         prepared(valid, "none"),
         (size, size, channels),
         size,
-        *(rounded([f(train._data) / 255]) for f in (np.mean, np.std)),
+        rounded([np.mean(train._data) / 255]),
+        rounded([np.std(train._data) / 255]),
     )

@@ -78,7 +78,10 @@ def fastest(history: list[dict]) -> float:
 def curves(history: list[dict]) -> str:
     """Loss and accuracy by epoch."""
     epochs = [h["epoch"] for h in history]
-    lines = {"training": [h["train"] for h in history], "validation": [h["valid"] for h in history]}
+    lines: dict[str, Sequence[float]] = {
+        "training": [h["train"] for h in history],
+        "validation": [h["valid"] for h in history],
+    }
     return section(
         "Learning",
         '<div class="two">',
@@ -206,7 +209,7 @@ def mistakes(found: Confusion, pictures: Pictures) -> str:
     small = pictures.shape[0] <= SMALL_PIXELS
     try:
         for m in found.mistakes[:SHOWN_MISTAKES]:
-            values = np.asarray(pictures.valid[m.index][0])
+            values = np.asarray(pictures.valid[m.place][0])
             data = codec.encode(values, ".png", 9) if small else codec.encode(values, ".jpg", 85)
             taken, truth = pictures.classes[m.predicted], pictures.classes[m.label]
             image = picture(data, "png" if small else "jpeg", f"{truth}, taken for {taken}", small)
