@@ -11,8 +11,9 @@ NATIVE := $(shell find engine kernels graph -name '*.c' -o -name '*.h') engine/f
 
 .PHONY: train test check fuzz sanitize aarch64 kills dist-test dist-bench bench docs translations oracle downstream array-api onnx-conformance wheels gpu-check gpu-test gpu-bench clean
 
+# on Fashion-MNIST if it is installed (apt-get install dataset-fashion-mnist), else on digits: make train ARGS="--data my-pictures"
 train: $(VENV)/installed
-	$(BIN)/python docs/examples/train_digits.py $(ARGS)
+	$(BIN)/python -m plait train $(ARGS)
 
 # on the kernels of a lesser machine: make test ARGS="--isa avx2"
 test: $(VENV)/installed
