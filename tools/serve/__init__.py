@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
     add = parser.add_argument
     add("folder", type=Path, help="a model, or a folder of models")
     add("--host", default="127.0.0.1", help="address; 0.0.0.0: reachable from other machines")
-    add("--port", type=int, default=8080, help="0: a free one, which the first line tells")
+    add("--port", type=_port, default=8080, help="0: a free one, which the first line tells")
     add("--max-batch", type=_positive, default=32, help="rows that run in one call at most")
     add("--max-delay-ms", type=float, default=5.0, help="a request waits for others at most")
     add("--max-queue", type=_positive, default=256, help="requests that wait; more get a 503")
@@ -90,6 +90,13 @@ def _listening(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=1024)
     except (OSError, OverflowError) as error:
         raise OSError(f"cannot listen on {host} port {port}: {error}") from None
+
+
+def _port(text: str) -> int:
+    value = int(text)
+    if not 0 <= value < 1 << 16:
+        raise argparse.ArgumentTypeError(f"{text} must be in 0 .. 65535")
+    return value
 
 
 def _positive(text: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import time
 import traceback
@@ -89,6 +90,8 @@ class App:
             answer = await self._answer(what, words, served, scope, receive)
         except Refused as refused:
             answer = _error(refused)
+            if refused.status == 413:
+                await self._discard(receive)
         except Exception as error:
             traceback.print_exception(error, file=sys.stderr)
             answer = _error(Refused(500, f"the server failed: {type(error).__name__}"))
@@ -247,6 +250,17 @@ class App:
             raise Refused(
                 408, f"the body did not arrive within {self.limits.seconds:g} s"
             ) from None
+
+    async def _discard(self, receive: Receive) -> None:
+        """Takes what is left of a body that is too long, up to a limit: a client that still sends
+        would find the connection closed, and no answer."""
+        size, more = 0, True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.limits.seconds):
+                while more and size <= self.limits.body_bytes:
+                    message = await receive()
+                    size += len(message.get("body", b""))
+                    more = message.get("more_body", False)
 
 
 def _what(words: list[str]) -> str:

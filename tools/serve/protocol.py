@@ -206,6 +206,9 @@ def _from_json(data, shape, dtype, at) -> np.ndarray:
         raise Refused(400, f"{at}: data must be a list, got {_shown(data)}")
     try:
         array = np.array(data)
+        if array.dtype.kind == "f" and dtype.itemsize == 8 and dtype.kind in "ui":
+            exact = np.array(data, object)  # above 2**63 NumPy takes integers for floats
+            array = exact.astype(dtype) if {type(n) for n in exact.flat} == {int} else array
     except (ValueError, OverflowError, RecursionError):
         raise Refused(400, f"{at}: data must be numbers, in lists of equal lengths") from None
     if array.size != prod(shape):
