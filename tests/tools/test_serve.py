@@ -17,6 +17,7 @@ import pytest
 from plait import __main__ as cli
 from plait import nd
 from plait.gluon import nn
+from plait.tools import serve
 
 pytest.importorskip("uvicorn")
 TOLERANCE = 1e-5  # of a row in a batch of another size: sums are in another order
@@ -282,6 +283,23 @@ def test_nothing_that_can_be_served(tmp_path):
     server = Server(tmp_path)
     out, err = server.process.communicate(timeout=60)
     assert server.process.returncode == 1 and f"{tmp_path}/net.onnx" in err
+
+
+def test_small_answers_are_sent_at_once():
+    """asyncio sets TCP_NODELAY on connections of a socket that says that it is TCP's."""
+    with serve._listening("127.0.0.1", 0) as listening:
+        assert listening.proto == socket.IPPROTO_TCP
+
+
+def test_a_model_gets_a_name(tmp_path):
+    pytest.importorskip("prometheus_client")
+    from plait.tools.serve.repository import Repository
+
+    (tmp_path / "net.onnx").write_bytes(b"")
+    assert list(Repository(tmp_path).models) == [tmp_path.name]
+    assert list(Repository(tmp_path, "digits").models) == ["digits"]
+    with pytest.raises(mx.MXNetError, match="is no model, so it cannot be named"):
+        Repository(tmp_path.parent, "digits")
 
 
 def test_wrong_arguments(tmp_path, capsys):

@@ -570,7 +570,7 @@ def test_a_body_that_does_not_arrive(folder):
 
 
 def test_a_body_without_length_that_grows(folder):
-    with Running(folder, body_bytes=100) as running:
+    with Running(folder, body_bytes=100, seconds=0.05) as running:
         send = request(running.app, "POST", "/v2/models/m/infer", parts=[b" " * 60, b" " * 60])
         answer = running(send)
         assert answer.status == 413 and "100" in answer.error

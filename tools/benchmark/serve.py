@@ -59,9 +59,9 @@ class Server:
 
     def __init__(self, name: str, command: list[str], threads: int):
         self.name = name
-        root = str(Path(__file__).resolve().parents[3])
-        path = os.pathsep.join(filter(None, [_package_folder(), os.environ.get("PYTHONPATH")]))
-        env = dict(os.environ, OMP_NUM_THREADS=str(threads), PYTHONPATH=path or root)
+        own = _package_folder(__package__.partition(".")[0])
+        path = os.pathsep.join(filter(None, [own, os.environ.get("PYTHONPATH")]))
+        env = dict(os.environ, OMP_NUM_THREADS=str(threads), PYTHONPATH=path)
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
         )
@@ -94,15 +94,15 @@ class Server:
             self.process.communicate()
 
 
-def _package_folder() -> str:
-    """The folder in which this package is found by its name."""
-    spec = find_spec(__package__.partition(".")[0])
+def _package_folder(name: str) -> str:
+    """The folder in which a package is found by its name."""
+    spec = find_spec(name)
     assert spec is not None and spec.submodule_search_locations
     return str(Path(list(spec.submodule_search_locations)[0]).absolute().parent)
 
 
-def _write(folder: Path, names: list[str]) -> None:
-    """The files of the networks, of both servers."""
+def _write(folder: Path, names: list[str], onnx: bool) -> None:
+    """The files of the networks. onnx: for the peer too."""
     for name in names:
         net, shape, _ = NETS[name]
         random.seed(0)
@@ -111,14 +111,15 @@ def _write(folder: Path, names: list[str]) -> None:
         made.hybridize()
         x = nd.ones(shape)
         made(x)
-        for kind in ("plait", "onnx"):
-            (folder / kind / name).mkdir(parents=True)
+        (folder / "plait" / name).mkdir(parents=True)
         made.export(str(folder / "plait" / name / "net"))
         data = {"name": "data", "dtype": "float32", "shape": [None, *shape[1:]]}
         said = {"format": "plait model 1", "inputs": [data], "outputs": []}
         (folder / "plait" / name / "model.json").write_text(json.dumps(said))
-        varying = [("batch", *shape[1:])]
-        made.export_onnx(str(folder / "onnx" / name / "net.onnx"), x, dynamic_input_shapes=varying)
+        if onnx:
+            (folder / "onnx" / name).mkdir(parents=True)
+            file = str(folder / "onnx" / name / "net.onnx")
+            made.export_onnx(file, x, dynamic_input_shapes=[("batch", *shape[1:])])
 
 
 def _servers(args: argparse.Namespace, folder: Path, queue: int) -> list[Server]:
@@ -129,11 +130,11 @@ def _servers(args: argparse.Namespace, folder: Path, queue: int) -> list[Server]
                    "--max-queue", str(queue), "--max-batch", batch]),
     ]  # fmt: skip
     if args.onnxruntime:
-        packages = [str(Path(find_spec(p).origin).parents[1]) for p in ("uvicorn",)]  # type: ignore
+        packages = _package_folder("uvicorn")
         script = str(HERE / "serve_with_onnxruntime.py")
         commands.append(
             ("ONNX Runtime", [args.onnxruntime, script, str(folder / "onnx"), str(queue), batch,
-                              *packages]),
+                              packages]),
         )  # fmt: skip
     made: list[Server] = []
     try:
@@ -206,7 +207,7 @@ def main(argv: list[str] | None = None) -> int:
     head = ("requests/s", "p50", "p99", "refused", "errors")
     print(ROW.format("network", "clients", "server", *head), flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        _write(Path(folder), nets)
+        _write(Path(folder), nets, bool(args.onnxruntime))
         for queue, clients in ((256, args.concurrency), (QUEUE, [args.overload])):
             if clients == [0]:
                 continue

@@ -56,7 +56,7 @@ class App:
     """Serves the models of a folder.
 
     read: gives the model in a folder; another one serves another framework's. told: called with a
-    line when a model is loaded or fails, and at the end with None.
+    line when a model is loaded or fails, and at the end with None. name: of the only model.
     """
 
     def __init__(
@@ -65,8 +65,9 @@ class App:
         limits: Limits = Limits(),
         read: Callable[[Path], model.Model] = model.load,
         told: Callable[[str | None], None] = lambda line: None,
+        name: str | None = None,
     ):
-        self.repository, self.limits = Repository(folder), limits
+        self.repository, self.limits = Repository(folder, name), limits
         self._read, self._told = read, told
         self._batcher = Batcher(limits.delay, limits.seconds, lambda: self.metrics)
         self.metrics = Metrics(sizes(limits.rows), self._batcher.length)
@@ -90,8 +91,8 @@ class App:
             answer = await self._answer(what, words, served, scope, receive)
         except Refused as refused:
             answer = _error(refused)
-            if refused.status == 413:
-                await self._discard(receive)
+            if refused.status == 413 and refused.unread:
+                await self._discard(scope, receive)
         except Exception as error:
             traceback.print_exception(error, file=sys.stderr)
             answer = _error(Refused(500, f"the server failed: {type(error).__name__}"))
@@ -248,13 +249,16 @@ class App:
                 return parts[0] if len(parts) == 1 else b"".join(parts)
         except TimeoutError:
             raise Refused(
-                408, f"the body did not arrive within {self.limits.seconds:g} s"
+                408, f"the body did not arrive within {self.limits.seconds:g} s", unread=True
             ) from None
 
-    async def _discard(self, receive: Receive) -> None:
-        """Takes what is left of a body that is too long, up to a limit: a client that still sends
-        would find the connection closed, and no answer."""
+    async def _discard(self, scope: Message, receive: Receive) -> None:
+        """Takes what is left of a body that is somewhat too long: a client that still sends would
+        find the connection closed, and no answer."""
         size, more = 0, True
+        told = dict(scope["headers"]).get(b"content-length", b"0")
+        if len(told) > 18 or int(told) > 2 * self.limits.body_bytes:
+            return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.limits.seconds):
                 while more and size <= self.limits.body_bytes:
@@ -321,7 +325,7 @@ def _content_length(headers: dict[bytes, bytes], most: int) -> int:
 def _too_long(size: int, most: int) -> Refused:
     return Refused(
         413, f"the body has {size} bytes or more, the server takes {most}\n  fix: fewer rows,"
-        " binary data, or start it with a larger --max-request-mb",
+        " binary data, or start it with a larger --max-request-mb", unread=True,
     )  # fmt: skip
 
 
@@ -333,7 +337,7 @@ def _error(refused: Refused) -> Answer:
     headers = []
     if refused.retry_after is not None:
         headers.append((b"retry-after", b"%d" % refused.retry_after))
-    if refused.status in (408, 413):  # what is left of the body is not read
+    if refused.unread:
         headers.append((b"connection", b"close"))
     text = refused.text.encode("utf-8", "replace").decode()
     return _json(refused.status, {"error": text}, headers)

@@ -7,9 +7,13 @@ class Refused(Exception):
     """A request that is not answered with a result.
 
     status: of HTTP. text: what is wrong, where, how to fix it. retry_after: seconds after which
-    the same request may succeed, None where it will not.
+    the same request may succeed, None where it will not. unread: whether a part of the body was not
+    read, so that the connection ends.
     """
 
-    def __init__(self, status: int, text: str, retry_after: int | None = None):
+    def __init__(
+        self, status: int, text: str, retry_after: int | None = None, unread: bool = False
+    ):
         super().__init__(text)
-        self.status, self.text, self.retry_after = status, text, retry_after
+        self.status, self.text = status, text
+        self.retry_after, self.unread = retry_after, unread

@@ -139,14 +139,14 @@ def seconds_of(made: model.Model, inputs: list[Tensor], rows: int) -> float:
 
 class Repository:
     """The models of a folder. The folder is a model, or has versions of one (folders 1, 2 ...), or
-    has folders that are so."""
+    has folders that are so. name: of the model, if it is one; else the folder's."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, name: str | None = None):
         self.models: dict[str, dict[str, Served]] = {}
         if not folder.is_dir():
             raise MXNetError(f"{folder} is no folder\n  fix: give a folder with a model in it")
-        for name, version, place in _places(folder):
-            self.models.setdefault(name, {})[version] = Served(name, version, place)
+        for own, version, place in _places(folder, name):
+            self.models.setdefault(own, {})[version] = Served(own, version, place)
         if not self.models:
             raise MXNetError(
                 f"{folder} has no model: a folder of one holds X-symbol.json and X-0000.params,"
@@ -173,11 +173,12 @@ class Repository:
         return versions[version]
 
 
-def _places(folder: Path) -> Iterator[tuple[str, str, Path]]:
-    name = folder.resolve().name
+def _places(folder: Path, name: str | None) -> Iterator[tuple[str, str, Path]]:
     if model.is_model(folder) or _versions(folder):
-        yield from _of_model(name, folder)
+        yield from _of_model(name or folder.resolve().name, folder)
         return
+    if name is not None:
+        raise MXNetError(f"{folder} is no model, so it cannot be named {name!r}")
     for part in sorted(p for p in folder.iterdir() if p.is_dir() and p.name[0] != "."):
         yield from _of_model(part.name, part)
 
