@@ -107,6 +107,6 @@ def test_a_server_under_load(capsys):
     benchmark.main(["--serve", "mlp", *short])
     head, row = capsys.readouterr().out.splitlines()
     assert head.split()[:4] == ["network", "clients", "server", "requests/s"]
-    name, clients, server, rate, p50, p99, refused, errors = row.split()
+    name, clients, server, rate, p50, p99, cpu, refused, errors = row.split()
     assert (name, clients, server, refused, errors) == ("mlp", "2", "plait", "0", "0")
-    assert float(rate) > 0 and 0 < float(p50) <= float(p99)
+    assert float(rate) > 0 and float(cpu) > 0 and 0 < float(p50) <= float(p99)

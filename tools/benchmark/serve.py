@@ -2,9 +2,9 @@
 
 Clients on this machine send a request, wait for its answer, and so on: as many at once as the row
 says, one picture or vector each. The servers take turns; a cell is the median over the rounds.
-Times are in milliseconds. Pictures are sent as binary data, vectors as JSON. The last rows have
-more clients than the queue takes: `refused` counts answers 503, `errors` all other failures. The
-clients need processor time too, on the same cores.
+Times are in milliseconds; `cpu` is the server's processor time for an answer. Pictures are sent as
+binary data, vectors as JSON. The last rows have more clients than the queue takes: `refused` counts
+answers 503, `errors` all other failures. The clients need processor time too, on the same cores.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ... import gluon, nd, random
+from ...gluon.model_zoo import get_model
 
 HERE = Path(__file__).parent
-ROW = "{:10}{:>8}  {:14}{:>10}{:>9}{:>9}{:>9}{:>8}"
+ROW = "{:10}{:>8}  {:14}{:>10}{:>9}{:>9}{:>9}{:>9}{:>8}"
 QUEUE = 16  # of the servers for overload
 START = 300  # seconds until a server is ready
 
@@ -48,9 +49,13 @@ def _mlp() -> Any:
     return net
 
 
+def _resnet() -> Any:
+    return get_model("resnet18_v1")
+
+
 NETS = {
     "mlp": Net(_mlp, (1, 784), False),
-    "resnet18": Net(gluon.model_zoo.vision.resnet18_v1, (1, 3, 224, 224), True),
+    "resnet18": Net(_resnet, (1, 3, 224, 224), True),
 }
 
 
@@ -71,6 +76,13 @@ class Server:
             _, errors = self.process.communicate()
             raise RuntimeError(f"{name} failed: {(errors.strip().splitlines() or ['?'])[-1]}")
         self.port = int(found[1])
+
+    def processor_seconds(self) -> float:
+        """Of all its threads, since it began."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=60) as answer:
+            found = re.search(r"^process_cpu_seconds_total (.*)$", answer.read().decode(), re.M)
+        assert found is not None
+        return float(found[1])
 
     def wait_ready(self) -> None:
         """Until its models are compiled. Raises RuntimeError."""
@@ -155,12 +167,16 @@ def _measure(args, servers: list[Server], nets: list[str], concurrencies: list[i
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     ) as client:  # fmt: skip
         assert client.stdin and client.stdout
+        given, said = client.stdin, client.stdout
 
         def load(server: Server, name: str, concurrency: int, seconds: float) -> dict:
             net = NETS[name]
             asked = [server.port, name, net.shape, net.binary, concurrency, seconds]
-            print(json.dumps(asked), file=client.stdin, flush=True)
-            return json.loads(client.stdout.readline())
+            before = server.processor_seconds()
+            print(json.dumps(asked), file=given, flush=True)
+            found = json.loads(said.readline())
+            used = server.processor_seconds() - before
+            return {**found, "cpu": 1e3 * used / max(found["codes"].get("200", 0), 1)}
 
         for name in nets:
             for concurrency in concurrencies:
@@ -171,16 +187,16 @@ def _measure(args, servers: list[Server], nets: list[str], concurrencies: list[i
                         found[server.name].append(load(server, name, concurrency, args.seconds))
                 for server in servers:
                     print(_row(name, concurrency, server.name, found[server.name]), flush=True)
-        client.stdin.close()
+        given.close()
 
 
 def _row(name: str, concurrency: int, server: str, rounds: list[dict]) -> str:
-    cells = [statistics.median(r[k] for r in rounds) for k in ("rate", "p50", "p99")]
+    cells = [statistics.median(r[k] for r in rounds) for k in ("rate", "p50", "p99", "cpu")]
     codes = [r["codes"] for r in rounds]
     refused = sum(c.get("503", 0) for c in codes)
     errors = sum(n for c in codes for code, n in c.items() if code not in ("200", "503"))
-    rate, p50, p99 = f"{cells[0]:.1f}", f"{cells[1]:.2f}", f"{cells[2]:.2f}"
-    return ROW.format(name, concurrency, server, rate, p50, p99, refused, errors)
+    shown = f"{cells[0]:.1f}", *(f"{ms:.2f}" for ms in cells[1:])
+    return ROW.format(name, concurrency, server, *shown, refused, errors)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -204,7 +220,7 @@ def main(argv: list[str] | None = None) -> int:
     nets = args.nets or list(NETS)
     if wrong := [n for n in nets if n not in NETS]:
         parser.error(f"no network {wrong[0]!r}; those are {', '.join(NETS)}")
-    head = ("requests/s", "p50", "p99", "refused", "errors")
+    head = ("requests/s", "p50", "p99", "cpu", "refused", "errors")
     print(ROW.format("network", "clients", "server", *head), flush=True)
     with tempfile.TemporaryDirectory() as folder:
         _write(Path(folder), nets, bool(args.onnxruntime))

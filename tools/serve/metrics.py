@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -24,7 +25,7 @@ class Metrics:
         """sizes: of batches. queued: how many requests wait."""
         disable_created_metrics()  # a second series for each: when it began
         self.registry = CollectorRegistry()
-        each = {"labelnames": ["model", "version"], "registry": self.registry}
+        each: dict[str, Any] = {"labelnames": ["model", "version"], "registry": self.registry}
         self.requests = Counter(
             "plait_requests", "answered requests, by the path's last word and the HTTP status",
             ["what", "model", "version", "code"], registry=self.registry,

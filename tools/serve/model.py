@@ -25,11 +25,19 @@ ENDINGS = ("-symbol.json", "-model.json", ".onnx")
 
 
 class Model(Protocol):
-    """What the server asks of a network. An `outputs` that is empty is known after a first run."""
+    """What the server asks of a network."""
 
-    platform: str
-    inputs: Sequence[Tensor]
-    outputs: Sequence[Tensor]
+    @property
+    def platform(self) -> str:
+        """As the protocol names it."""
+
+    @property
+    def inputs(self) -> Sequence[Tensor]:
+        """In the order of `run`."""
+
+    @property
+    def outputs(self) -> Sequence[Tensor]:
+        """In the order of `run`."""
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs for one array for each input."""
@@ -120,7 +128,7 @@ def _from_export(path: Path) -> tuple[Any, Any]:
     if not saved:
         raise MXNetError(f"{path}: there is no {prefix}-0000.params beside it")
     newest = max(saved, key=lambda f: int(pattern.fullmatch(f.name)[1]))  # type: ignore[index]
-    arrays = serialization.load(str(newest))
+    arrays = _arrays(newest)
     return symbol.load(str(path)), {name.partition(":")[2]: x for name, x in arrays.items()}
 
 
@@ -133,7 +141,7 @@ def _from_save(path: Path) -> tuple[Any, Any]:
         raise MXNetError(
             f"{path} has no graph\n  fix: hybridize the block and call it once before Block.save"
         )
-    arrays = serialization.load(str(path).removesuffix(".json") + ".params")
+    arrays = _arrays(path.with_name(path.name.removesuffix(".json") + ".params"))
     graph = symbol.load_json(top["symbol"])
     full: dict[str, str] = {}
     _full_names(top, "", full)
@@ -142,6 +150,14 @@ def _from_save(path: Path) -> tuple[Any, Any]:
         block, _, own = name.rpartition(".")
         named[f"{full.get(block, block)}_{own}"] = x
     return graph, named
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    """The arrays of a file, by name."""
+    arrays = serialization.load(str(path))
+    if not isinstance(arrays, dict):
+        raise MXNetError(f"{path} has arrays without names")
+    return arrays
 
 
 def _full_names(saved: dict, at: str, full: dict[str, str]) -> None:
@@ -187,7 +203,7 @@ def _from_onnx(path: Path, said: dict) -> Network:
         shape = None if i.shape is None else tuple(
             n if isinstance(n, int) else -1 for n in i.shape
         )  # fmt: skip
-        data[i.name] = Tensor(i.name, _datatype(i.dtype, i.name), shape)
+        data[i.name] = Tensor(i.name, _datatype(i.dtype or "float32", i.name), shape)
     outputs = {n: Tensor(n, None, None) for n in net._onnx.outputs}
     outputs.update((n, t) for n, t in _declared(said, "outputs").items() if n in outputs)
     return Network(net, list(data.values()), list(outputs.values()), "plait_onnx")

@@ -50,10 +50,10 @@ class Tensor(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """An output as a request asks for it. best: so many classes instead of all numbers, 0: the
-    numbers."""
+    """An output as a request asks for it. place: among the model's. best: so many classes instead
+    of all numbers, 0: the numbers."""
 
-    index: int
+    place: int
     binary: bool
     best: int
 
@@ -291,7 +291,7 @@ def write(
     """(an answer's body, the bytes of it that are JSON where others follow)."""
     tensors, memory = [], []
     for wanted in request.outputs:
-        declared, array = outputs[wanted.index], results[wanted.index]
+        declared, array = outputs[wanted.place], results[wanted.place]
         if wanted.best:
             array = _best(array, wanted.best, declared.classes)
         datatype = "BYTES" if wanted.best else NAMES[array.dtype.newbyteorder("<")]
