@@ -278,11 +278,12 @@ def test_a_stop_while_models_are_loaded(tmp_path):
     assert server.stop(signal.SIGINT)[0] == 0
 
 
-def test_nothing_that_can_be_served(tmp_path):
+def test_nothing_that_can_be_served(tmp_path, capsys):
     (tmp_path / "net.onnx").write_bytes(b"damaged")
-    server = Server(tmp_path)
-    out, err = server.process.communicate(timeout=60)
-    assert server.process.returncode == 1 and f"{tmp_path}/net.onnx" in err
+    before = signal.getsignal(signal.SIGTERM)
+    assert cli.main(["serve", str(tmp_path), "--port", "0"]) == 1
+    assert f"{tmp_path}/net.onnx" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_small_answers_are_sent_at_once():

@@ -79,10 +79,14 @@ def serve(make, host: str, port: int, grace: float) -> int:
         )  # fmt: skip
         server = uvicorn.Server(config)
         # uvicorn raises the signal again when it has stopped: the stop was asked for, so status 0
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: None)
+        stops = (signal.SIGTERM, signal.SIGINT)
+        before = [signal.signal(number, lambda *_: None) for number in stops]
         print(f"plait serve: http://{name}:{address[1]}", flush=True)
-        server.run(sockets=[listening])
+        try:
+            server.run(sockets=[listening])
+        finally:
+            for number, handler in zip(stops, before):
+                signal.signal(number, handler)
     return int(failed)
 
 
