@@ -11,13 +11,14 @@ import argparse
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...engine.error import MissingPackage
 
 if TYPE_CHECKING:
-    from .app import App, Limits
+    from .app import App
 
 __all__ = ["main", "serve"]
 
@@ -45,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
         from .app import App, Limits
     except ImportError as error:
         raise MissingPackage(
-            f"serve: the package {error.name} is missing\n  fix: pip install 'plait[serve]'"
+            f"the package {error.name} is missing\n  fix: pip install 'plait[serve]'"
         ) from error
     limits = Limits(
         args.max_batch, max(args.max_delay_ms, 0.0) / 1000, args.max_queue,
@@ -55,7 +56,9 @@ def main(argv: list[str] | None = None) -> int:
     return serve(make, args.host, args.port, args.grace)
 
 
-def serve(make, host: str, port: int, grace: float) -> int:
+def serve(
+    make: Callable[[Callable[[str | None], None]], App], host: str, port: int, grace: float
+) -> int:
     """Runs an application until SIGTERM or SIGINT. make: gives it, for its argument `told`."""
     import uvicorn
 

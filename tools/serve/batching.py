@@ -113,9 +113,10 @@ class Batcher:
                     503, f"the request waited {self._patience:g} s, and others are before it",
                     retry_after=1,
                 )  # fmt: skip
-            good = [j for j in jobs if j not in late and not j.future.cancelled()] if (
-                late or any(j.future.cancelled() for j in jobs)
-            ) else jobs  # fmt: skip
+            good = [j for j in jobs if j not in late and not j.future.cancelled()]
+            waited = self._metrics().waited.labels(queue.served.name, queue.served.version)
+            for job in good:
+                waited.observe(now - job.since)
             if good:
                 self._compute(queue.served, good)
             queue.company = len(jobs) > 1 or bool(queue.jobs)
@@ -154,9 +155,6 @@ class Batcher:
         values the model refuses does not take others with it."""
         metrics, start = self._metrics(), time.perf_counter()
         labels = served.name, served.version
-        waited = metrics.waited.labels(*labels)
-        for job in jobs:
-            waited.observe(start - job.since)
         try:
             padded = compute(served, jobs)
         except Exception as error:
