@@ -16,6 +16,7 @@ TOOLS = {  # word: (module of tools/, what it does)
     "docs": ("reference", "write the reference: operators and modules"),
     "im2rec": ("im2rec", "make record files of images: im2rec --help"),
     "onnx": ("onnx", "networks as ONNX files and back: onnx --help"),
+    "serve": ("serve", "serve models over HTTP: serve --help"),
     "train": ("train", "train an image classifier: train --help"),
     "predict": ("predict", "classify pictures with it: predict --help"),
     "bench": ("benchmark", "time the workloads, beside torch when it is installed: bench --help"),
