@@ -270,7 +270,7 @@ def assemble(
 ) -> Program:
     """A program of the graph as it is. tier: from 1 on it waits for compilers. threads: that its
     branches may use. first: see lower."""
-    assigned = _Assignment(outputs, given, device, threads, tier, first)
+    assigned = Assignment(outputs, given, device, threads, tier, first)
     specs, plans = assigned.specs, assigned.plans
     scalars: list[float] = []
     by_place: dict[int, OpenScalar] = {}  # among the scalars
@@ -358,7 +358,7 @@ class _Specs(dict):
         return made
 
 
-class _Assignment:
+class Assignment:
     """The steps of a program and where every value lives: in an input, an output, or a buffer of
     the arena.
 
