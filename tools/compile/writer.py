@@ -35,16 +35,19 @@ def write(network: Network, folder: Path, isa: str, features: int = 0) -> list[P
     headers = [ROOT / "kernels/cpu/gemm.h", ROOT / "engine/core/scratch.h"]
     found = needed(sorted(called), [*headers, *_includes([main, *made.values()])])
     texts = {
-        f"{network.name}.h": _header(network),
-        "network.c": main,
-        **made,
-        "isa.c": _ISA.format(level=_level(isa), features=features),
-        "weights.S": _WEIGHTS.format(name=network.name),
         "Makefile": _makefile(network, isa, found.sources, list(made)),
+        "plait.h": (RUNTIME / "plait.h").read_text(),
+        f"{network.name}.h": _header(network),
+        "source/network.c": main,
+        **{f"source/{file}": text for file, text in made.items()},
+        "source/isa.c": _ISA.format(level=_level(isa), features=features),
+        "source/weights.S": _WEIGHTS.format(name=network.name),
     }
-    texts |= {str(p.relative_to(ROOT)): p.read_text() for p in (*found.sources, *found.headers)}
+    for path in (*found.sources, *found.headers):
+        texts[f"source/{path.relative_to(ROOT)}"] = path.read_text()
     for path in sorted(RUNTIME.glob("*.[ch]")):
-        texts[path.name if path.name == "plait.h" else f"runtime/{path.name}"] = path.read_text()
+        if path.name != "plait.h":
+            texts[f"source/runtime/{path.name}"] = path.read_text()
     for name, text in texts.items():
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -278,31 +281,32 @@ def _makefile(network: Network, isa: str, sources: Sequence[Path], made: Sequenc
     flags = ISAS.get(isa, "").split(",")
     kernels = [str(p.relative_to(ROOT)) for p in sources]
     runtime = [f"runtime/{p.name}" for p in sorted(RUNTIME.glob("*.c"))]
-    objects = lambda names: " ".join(n.removesuffix(".c") + ".o" for n in names)
-    return f"""# The network {name}: lib{name}.so, lib{name}.a. Written by plait compile.
+    objects = lambda names: " ".join(f"source/{n.removesuffix('.c')}.o" for n in names)
+    return f"""# The network {name}: lib{name}.so, or {name}.o to link with a program. Written by plait compile.
 #
 #     make
-#     cc program.c lib{name}.a -lm -ldl -pthread
+#     cc program.c {name}.o -Wl,--gc-sections -lm -ldl -pthread
 CC ?= cc
 CFLAGS = -O3
 ISA = {" ".join(f"-m{f}" for f in flags if f)}
-FLAGS = $(CFLAGS) -std=gnu11 -fPIC -pthread -fvisibility=hidden -ffunction-sections -fdata-sections -I. -Ikernels/cpu
+FLAGS = $(CFLAGS) -std=gnu11 -fPIC -pthread -fvisibility=hidden -ffunction-sections -fdata-sections -I. -Isource \
+        -Isource/kernels/cpu
 # as plait's own kernels are compiled, so that results are the same bits
-MATH = -D_GNU_SOURCE -DPLK_ONE_BLOCK -fno-math-errno -fno-trapping-math -fno-thread-jumps -fwrapv -include runtime/allocate.h $(ISA)
+MATH = -D_GNU_SOURCE -DPLK_ONE_BLOCK -fno-math-errno -fno-trapping-math -fno-thread-jumps -fwrapv \
+       -include source/runtime/allocate.h $(ISA)
 
 KERNELS = {objects(kernels)}
 LOOPS = {objects(made)}
-RUNTIME = network.o isa.o {objects(runtime)}
-OBJECTS = $(KERNELS) $(LOOPS) $(RUNTIME) weights.o
+RUNTIME = {objects(["network.c", "isa.c", *runtime])}
+OBJECTS = $(KERNELS) $(LOOPS) $(RUNTIME) source/weights.o
 
-all: lib{name}.so lib{name}.a
+all: lib{name}.so {name}.o
 
 lib{name}.so: $(OBJECTS)
 	$(CC) -shared $(CFLAGS) -Wl,--gc-sections -o $@ $(OBJECTS) -lm -ldl -pthread
 
-lib{name}.a: $(OBJECTS)
-	rm -f $@
-	$(AR) rcs $@ $(OBJECTS)
+{name}.o: $(OBJECTS)
+	$(CC) -r -nostdlib -o $@ $(OBJECTS)
 
 $(KERNELS): %.o: %.c
 	$(CC) $(FLAGS) $(MATH) -c $< -o $@
@@ -313,11 +317,11 @@ $(LOOPS): %.o: %.c
 $(RUNTIME): %.o: %.c
 	$(CC) $(FLAGS) -c $< -o $@
 
-weights.o: weights.S {name}.bin
-	$(CC) -c weights.S -o $@
+source/weights.o: source/weights.S {name}.bin
+	$(CC) -c $< -o $@
 
 clean:
-	rm -f lib{name}.so lib{name}.a $(OBJECTS)
+	rm -f lib{name}.so {name}.o $(OBJECTS)
 
 .PHONY: all clean
 """
