@@ -47,6 +47,8 @@ def compile_block(
     Raises: CompileError, naming the layer that C cannot compute; ValueError.
     """
     name = identifier(name)
+    if name == "plait":
+        raise ValueError("compile: the name 'plait' is plait's own; fix: --name net")
     with _processor(target) as isa:
         network = lower(block, name, inputs, optional, isa)
         features = sum(f for f in (lib.PLK_HAS_BF16, lib.PLK_HAS_VNNI) if lib.plk_isa_has(f))
@@ -92,8 +94,13 @@ def load(
     if params is None:
         raise ValueError(f"compile: {symbol} needs its file of parameters, X-0000.params")
     graph = sym.load(symbol)
+    variables = graph.list_inputs()
+    if wrong := [n for n in types if n not in variables]:
+        raise CompileError(
+            f"compile: {symbol} has no variable {wrong[0]!r}, those are {', '.join(variables)}"
+        )
     saved = {name.partition(":")[2] or name for name in serialization.load(params)}
-    unknown = [n for n in graph.list_inputs() if n not in types and n not in saved]
+    unknown = [n for n in variables if n not in types and n not in saved]
     if unknown:  # labels of losses, which prediction does not read
         found, _, _ = graph.infer_shape_partial(**shapes)
         known = dict(zip(graph.list_arguments(), found))

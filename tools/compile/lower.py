@@ -16,6 +16,7 @@ from ...kernels import backend as backends
 from ...kernels.plan import Plan, scalars_of
 from ...kernels.record import Type
 from ...kernels.spec import spec
+from ...kernels.traits import LossLayer
 from ...ndarray.creation import zeros
 
 ALIGN_BYTES = 64  # of each array of the weights
@@ -76,6 +77,7 @@ def lower(
     must not be read and are left out. isa: what it is for. Raises CompileError.
     """
     device, n_given = cpu(), len(inputs)
+    left_out = {i for i, n in enumerate(inputs) if n in optional}
     types = list(inputs.values())
     with device:
         args = [zeros(t.shape, dtype=t.dtype) for t in types]
@@ -88,7 +90,9 @@ def lower(
     arrays = [*read, *parts.constants, *parts.prepared]
     assigned = Assignment(parts.outputs, parts.given, device, 1, 1)
     weights = _Weights()
-    first = [weights.add(a) for a in arrays]  # by the number of a given value, after the inputs
+    first = [
+        weights.add(_memory(a)) for a in arrays
+    ]  # by the number of a given value, after the inputs
     out_names = _unique([v.node.name for v in typed.outputs])
 
     def slot(row: Any) -> Slot:
@@ -106,10 +110,17 @@ def lower(
         end = at + plan.n_in + plan.n_out
         slots = tuple(slot(row) for row in assigned.slots[at:end])
         at = end
+        if plan.op.has(LossLayer):  # their kernels read no label
+            slots = tuple(
+                Slot(WEIGHTS, 0, weights.add(bytes(plan.in_specs[k].nbytes)))
+                if 0 < k < plan.n_in and s.kind == "input" and s.index in left_out
+                else s
+                for k, s in enumerate(slots)
+            )
         steps.append(_step(node, plan, slots, isa))
     kept = {n: t for n, t in inputs.items() if n not in optional}
-    read = {s.index for step in steps for s in step.slots if s.kind == "input"}
-    if needs := [n for i, n in enumerate(inputs) if i in read and n not in kept]:
+    taken = {s.index for step in steps for s in step.slots if s.kind == "input"}
+    if needs := [n for i, n in enumerate(inputs) if i in taken & left_out]:
         raise CompileError(
             f"compile: {needs[0]} is neither a parameter nor an input, but prediction reads it\n"
             f"  fix: --shape {needs[0]}=SIZE,SIZE,..."
@@ -140,15 +151,19 @@ class _Weights:
         self.data = bytearray()
         self._known: dict[bytes, int] = {}
 
-    def add(self, array: Any) -> int:
-        """The offset of an array's memory, in its layout."""
-        wait(array._handle)
-        nbytes = array._spec.nbytes
-        values = bytes(ffi.buffer(lib.pl_array_data(array._handle), nbytes)) if nbytes else b""
+    def add(self, values: bytes) -> int:
+        """The offset of an array with these bytes."""
         if values not in self._known:
             self._known[values] = len(self.data)
             self.data += values + bytes(-len(values) % ALIGN_BYTES)
         return self._known[values]
+
+
+def _memory(array: Any) -> bytes:
+    """What lies in an array's memory, in its layout."""
+    wait(array._handle)
+    nbytes = array._spec.nbytes
+    return bytes(ffi.buffer(lib.pl_array_data(array._handle), nbytes)) if nbytes else b""
 
 
 def _step(node: Any, plan: Plan, slots: tuple[Slot, ...], isa: str) -> Step:
@@ -156,7 +171,9 @@ def _step(node: Any, plan: Plan, slots: tuple[Slot, ...], isa: str) -> Step:
 
     def refuse(why: str) -> CompileError:
         shown = ", ".join(f"{s.dtype}{tuple(s.shape)}" for s in plan.in_specs)
-        return CompileError(f'compile: layer "{node.name or plan.op.name}", operator {plan.op.name}({shown}): {why}')
+        return CompileError(
+            f'compile: layer "{node.name or plan.op.name}", operator {plan.op.name}({shown}): {why}'
+        )
 
     if plan.op.is_random(plan.attrs):
         raise refuse("it draws random numbers, whose state plait keeps")

@@ -1,6 +1,6 @@
 """Which of plait's C files hold the kernels of a network: found by what each file defines and names.
 
-    kernels called -> their files -> what these name -> the files that define it -> ... -> headers
+kernels called -> their files -> what these name -> the files that define it -> ... -> headers
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def number(value: float | int | bool, kind: str) -> str:
         exact = short if float(short) == value else float(value).hex()
         plain = exact if any(c in exact for c in ".enpx") else exact + ".0"
         return plain + "f" * (kind == "float")
-    value = int(value)
+    value = ord(value) if isinstance(value, bytes) else int(value)
     if value == -(1 << 63):
         return "INT64_MIN"
     return str(value)
@@ -130,9 +130,7 @@ def number(value: float | int | bool, kind: str) -> str:
 
 def rows(values: Sequence[str]) -> str:
     """Numbers as lines of an initializer."""
-    return ",\n".join(
-        "    " + ", ".join(values[i : i + ROW]) for i in range(0, len(values), ROW)
-    )
+    return ",\n".join("    " + ", ".join(values[i : i + ROW]) for i in range(0, len(values), ROW))
 
 
 class Values:
@@ -184,9 +182,7 @@ class Values:
 
     def _array(self, name: str, kind: str, values: Sequence[str]) -> str:
         """The name of an array that it writes."""
-        self.before.append(
-            f"static const {kind} {name}[] = {{\n{rows(values or ['0'])}\n}};\n"
-        )
+        self.before.append(f"static const {kind} {name}[] = {{\n{rows(values or ['0'])}\n}};\n")
         return name
 
     def _traced(self, step: Step, made: Any) -> str:

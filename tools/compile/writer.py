@@ -70,7 +70,7 @@ def identifier(text: str) -> str:
 _KEYWORDS = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if int"
     " inline long register return short signed sizeof static struct switch typedef union unsigned"
-    " void volatile while net".split()
+    " void volatile while".split()
 )
 
 
@@ -90,7 +90,7 @@ def _includes(texts: Sequence[str]) -> list[Path]:
 
 def _arguments(network: Network) -> list[tuple[str, Array, bool]]:
     """(name in C, array, is it an output?) of every argument of run."""
-    taken: set[str] = set()
+    taken = {"net"}
     found = []
     arrays = [(a, False) for a in network.inputs] + [(a, True) for a in network.outputs]
     for array, out in arrays:
@@ -232,7 +232,9 @@ __attribute__((visibility("default"))) int {name}_run(plait_net *net, {given})
 
 
 def _quoted(text: str) -> str:
-    return '"' + re.sub(r'[\\"]|[^ -~]', lambda m: "\\" + m[0] if m[0] in '\\"' else "?", text) + '"'
+    return (
+        '"' + re.sub(r'[\\"]|[^ -~]', lambda m: "\\" + m[0] if m[0] in '\\"' else "?", text) + '"'
+    )
 
 
 def _arrays(which: str, arrays: Sequence[Array]) -> str:
@@ -303,7 +305,7 @@ OBJECTS = $(KERNELS) $(LOOPS) $(RUNTIME) source/weights.o
 all: lib{name}.so {name}.o
 
 lib{name}.so: $(OBJECTS)
-	$(CC) -shared $(CFLAGS) -Wl,--gc-sections -o $@ $(OBJECTS) -lm -ldl -pthread
+	$(CC) -shared $(CFLAGS) -Wl,-Bsymbolic,--gc-sections -o $@ $(OBJECTS) -lm -ldl -pthread
 
 {name}.o: $(OBJECTS)
 	$(CC) -r -nostdlib -o $@ $(OBJECTS)
