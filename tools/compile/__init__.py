@@ -162,8 +162,8 @@ def main(argv: list[str] | None = None) -> int:
     )
     n_kernels = len({s.function for s in made.steps})
     print(
-        f"{args.out}: {len(made.steps)} calls of {n_kernels} kernels, {len(made.weights):,} bytes of"
-        f" weights, {made.arena_bytes:,} of memory\nmake -C {args.out}"
+        f"{args.out}: {len(made.steps)} calls of {n_kernels} kernels, {len(made.weights):,} bytes"
+        f" of weights, {made.arena_bytes:,} of memory\nmake -C {args.out}"
     )
     return 0
 

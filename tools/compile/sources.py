@@ -1,4 +1,4 @@
-"""Which of plait's C files hold the kernels of a network: found by what each file defines and names.
+"""Which of plait's C files hold the kernels of a network, by what each file defines and names.
 
 kernels called -> their files -> what these name -> the files that define it -> ... -> headers
 """

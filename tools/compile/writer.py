@@ -136,11 +136,12 @@ def _header(network: Network) -> str:
 extern "C" {{
 #endif
 
-/* An instance; used by one thread at a time. n_threads: that {name}_run may use, the caller's too; 0: one for each core.
- * Takes all memory. Returns NULL on failure: plait_error(NULL) tells why. */
+/* An instance; used by one thread at a time. n_threads: that {name}_run may use, the caller's
+ * too; 0: one for each core. Takes all memory. Returns NULL on failure: plait_error(NULL) tells
+ * why. */
 plait_net *{name}_init(int n_threads);
-/* Computes the outputs; allocates nothing. Arrays are row-major and aligned for their dtype; outputs overlap nothing
- * else. Returns 0, or not 0: plait_error(net) tells why. */
+/* Computes the outputs; allocates nothing. Arrays are row-major and aligned for their dtype;
+ * outputs overlap nothing else. Returns 0, or not 0: plait_error(net) tells why. */
 int {name}_run(plait_net *net, {given});
 void {name}_free(plait_net *net);             /* net: given; may be NULL */
 
@@ -182,7 +183,7 @@ def _network(network: Network, isa: str, loops: Loops) -> str:
     ins = ", ".join(n for n, _, out in arguments if not out)
     outs = ", ".join(n for n, _, out in arguments if out)
     given = ", ".join(f"{'' if out else 'const '}{_ctype(a)} *{n}" for n, a, out in arguments)
-    return f"""/* The network {name}: its steps, and what they are called with. Written by plait compile. */
+    return f"""/* The steps of {name}, and what they are called with. Written by plait compile. */
 #include <math.h>
 #include "{name}.h"
 #include "runtime/network.h"
@@ -206,10 +207,18 @@ static bool serves(void)
 {_serves(isa)}}}
 
 static const net_network network = {{
-    .name = {_quoted(name)}, .inputs = inputs, .outputs = outputs, .steps = steps, .weights = net_weights,
-    .n_inputs = {len(network.inputs)}, .n_outputs = {len(network.outputs)}, .n_steps = {len(network.steps)},
-    .max_slots = {max(len(s.slots) for s in network.steps)}, .arena_bytes = {network.arena_bytes},
-    .serves = serves, .instructions = "{isa}",
+    .name = {_quoted(name)},
+    .inputs = inputs,
+    .outputs = outputs,
+    .steps = steps,
+    .weights = net_weights,
+    .n_inputs = {len(network.inputs)},
+    .n_outputs = {len(network.outputs)},
+    .n_steps = {len(network.steps)},
+    .max_slots = {max(len(s.slots) for s in network.steps)},
+    .arena_bytes = {network.arena_bytes},
+    .serves = serves,
+    .instructions = "{isa}",
 }};
 
 static plait_net *init(int n_threads, char *error, size_t error_bytes)
@@ -217,14 +226,15 @@ static plait_net *init(int n_threads, char *error, size_t error_bytes)
     return net_network_new(&plait_network, n_threads, error, error_bytes);
 }}
 
-__attribute__((visibility("default"))) const net_library plait_network = {{
+#define API __attribute__((visibility("default")))
+API const net_library plait_network = {{
     NET_VERSION, &network, init, net_network_run, net_network_free,
 }};
 
-__attribute__((visibility("default"))) plait_net *{name}_init(int n_threads) {{ return plait_load(NULL, n_threads); }}
-__attribute__((visibility("default"))) void {name}_free(plait_net *net) {{ plait_free(net); }}
+API plait_net *{name}_init(int n_threads) {{ return plait_load(NULL, n_threads); }}
+API void {name}_free(plait_net *net) {{ plait_free(net); }}
 
-__attribute__((visibility("default"))) int {name}_run(plait_net *net, {given})
+API int {name}_run(plait_net *net, {given})
 {{
     return plait_run(net, (const void *const[]){{{ins}}}, (void *const[]){{{outs}}});
 }}
@@ -232,9 +242,8 @@ __attribute__((visibility("default"))) int {name}_run(plait_net *net, {given})
 
 
 def _quoted(text: str) -> str:
-    return (
-        '"' + re.sub(r'[\\"]|[^ -~]', lambda m: "\\" + m[0] if m[0] in '\\"' else "?", text) + '"'
-    )
+    plain = re.sub(r"[^ -~]", "?", text).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{plain}"'
 
 
 def _arrays(which: str, arrays: Sequence[Array]) -> str:
@@ -284,15 +293,15 @@ def _makefile(network: Network, isa: str, sources: Sequence[Path], made: Sequenc
     kernels = [str(p.relative_to(ROOT)) for p in sources]
     runtime = [f"runtime/{p.name}" for p in sorted(RUNTIME.glob("*.c"))]
     objects = lambda names: " ".join(f"source/{n.removesuffix('.c')}.o" for n in names)
-    return f"""# The network {name}: lib{name}.so, or {name}.o to link with a program. Written by plait compile.
+    return f"""# Builds the network {name}: lib{name}.so, and {name}.o to link with a program.
 #
 #     make
 #     cc program.c {name}.o -Wl,--gc-sections -lm -ldl -pthread
 CC ?= cc
 CFLAGS = -O3
 ISA = {" ".join(f"-m{f}" for f in flags if f)}
-FLAGS = $(CFLAGS) -std=gnu11 -fPIC -pthread -fvisibility=hidden -ffunction-sections -fdata-sections -I. -Isource \
-        -Isource/kernels/cpu
+FLAGS = $(CFLAGS) -std=gnu11 -fPIC -pthread -fvisibility=hidden -ffunction-sections \
+        -fdata-sections -I. -Isource -Isource/kernels/cpu
 # as plait's own kernels are compiled, so that results are the same bits
 MATH = -D_GNU_SOURCE -DPLK_ONE_BLOCK -fno-math-errno -fno-trapping-math -fno-thread-jumps -fwrapv \
        -include source/runtime/allocate.h $(ISA)

@@ -1,6 +1,6 @@
 """Compiles the networks to C for a target, builds and runs them, and compares with plait:
 
-    python tests/tools/compiled/compiled_check.py FOLDER TARGET [--run "COMMAND"] [MAKE ARGUMENT ...]
+    python compiled_check.py FOLDER TARGET [--run "COMMAND"] [MAKE ARGUMENT ...]
 
 --run: what runs a program of the target, such as "qemu-aarch64 -L /usr/aarch64-linux-gnu". The
 other arguments go to make: CC=..., CFLAGS=...
