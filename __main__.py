@@ -10,6 +10,7 @@ from .engine.error import MXNetError
 
 TOOLS = {  # word: (module of tools/, what it does)
     "caffe": ("caffe", "convert a network of Caffe: caffe convert --help"),
+    "compile": ("compile", "write a network as C, which runs without Python: compile --help"),
     "launch": ("launch", "start a script on several processes: launch --help"),
     "info": ("info", "versions, devices, settings: what an issue report needs"),
     "draw": ("draw", "draw a graph file: draw --help"),

@@ -288,7 +288,7 @@ def assemble(
 ) -> Program:
     """A program of the graph as it is. tier: from 1 on it waits for compilers. threads: that its
     branches may use. first: see lower."""
-    assigned = _Assignment(outputs, given, device, threads, tier, first)
+    assigned = Assignment(outputs, given, device, threads, tier, first)
     if watched.seen is not None:
         watched.seen.append((name, assigned))
     specs, plans = assigned.specs, assigned.plans
@@ -378,7 +378,7 @@ class _Specs(dict):
         return made
 
 
-class _Assignment:
+class Assignment:
     """The steps of a program and where every value lives: in an input, an output, or a buffer of
     the arena.
 
