@@ -41,7 +41,7 @@ READ, WRITE, READWRITE = 0, 1, 2
 
 
 class watching(threading.local):
-    """Scope in which each program that this thread assembles is seen: (name, its _Assignment). For
+    """Scope in which each program that this thread assembles is seen: (name, its Assignment). For
     drawings: programs themselves keep neither nodes nor plans."""
 
     seen: list[tuple[str, Any]] | None = None

@@ -46,7 +46,7 @@ def _signature(net: Any, args: Sequence[Any], training: bool) -> Any:
 def _compiled(
     net: Any, args: Sequence[Any], training: bool
 ) -> tuple[list[tuple[str, Any]], set[str]]:
-    """(name, _Assignment) of each program of a call or a training step, compiled as in the end; and
+    """(name, Assignment) of each program of a call or a training step, compiled as in the end; and
     the names of the parameters."""
     signature = _signature(net, args, training)
     variables = signature.source.whole("variables")[0]
