@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
-from ..engine import Context
+from ..engine import Context, layers
 from ..engine.error import InvalidType, InvalidValue, MissingMethod, MissingName, MXNetError
 from ..kernels.spec import DType
 from ..ndarray import serialization
@@ -17,7 +17,7 @@ from ..ndarray.ndarray import NDArray
 from ..ndarray.nesting import as_lists, flatten, unflatten
 from ..symbol.symbol import Symbol
 from ..training import initializer
-from . import block_state, shard
+from . import block_state, layer_path, shard
 from .hook import HookHandle
 from .parameter import Parameter
 from .parameter_dict import ParameterDict, check_names
@@ -265,6 +265,9 @@ class Block:
     def __call__(self, *args: Any) -> Any:
         """Runs forward, with the hooks around it. What it returns is the subclass's: an array, a
         Symbol or nested lists of them; a `Layer` says more."""
+        return layer_path.call(self, args) if layers.watched else self._call(*args)
+
+    def _call(self, *args):
         if self._forward_pre_hooks:
             for hook in list(self._forward_pre_hooks.values()):
                 hook(self, args)

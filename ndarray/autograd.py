@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..engine import hooks, location
+from ..engine import hooks, layers, location
 from ..engine.error import DTypeError, InvalidValue, MXNetError, ShapeError
 from ..graph.graph import variable
 from ..graph.runner import ROWS
@@ -13,7 +13,7 @@ from ..kernels import precision
 from ..kernels.plan import Plan
 from ..kernels.traits import Lowered
 from . import functions as F
-from .backward import TapeGraph, deliver_rows, program_of, reachable, source
+from .backward import TapeGraph, deliver_rows, name_layers, program_of, reachable, source
 from .launch import copy_into
 from .ndarray import NDArray, Scope, check_nd, state
 from .tape import TapeNode, Variable, plan_node, shadow
@@ -139,6 +139,8 @@ def backward(
         ins = [source(s, tape, heads, head_grads, order) for s in found.sources]
         targets = [order[i].grad for i in found.written]
         at = location.capture() if found.program.can_fail else -1
+        if layers.watched and getattr(found.program, "calls", None):
+            name_layers(found.program, tape)
         made = found.program.run(ins, targets, at, tape.scalars)
         for i, parts in found.rows:
             with pause():

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from ..engine import current_context, location, log
+from ..engine import current_context, layers, location, log
 from ..engine.error import DynamicShape
 from ..engine.gc_pause import gc_paused
 from ..engine.recent import Recent
@@ -239,6 +239,8 @@ class CachedGraph:
         outs = made[: plan.n_out]
         node = TapeNode()
         node.plan, node.inputs, node.scalars = plan, tuple(arrays), ()
+        if layers.watched:
+            node.layer = layers.current()
         node.entries = entries
         node.seq = next_seq()
         node.saved = {i: shadow(outs[i]) for i in plan.shadowed}

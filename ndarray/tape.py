@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from ..engine import layers
 from ..engine.error import MXNetError, compose
 from ..graph.graph import Node, Value, typed_node, variable
 from ..kernels.plan import Plan
@@ -55,9 +56,10 @@ class TapeNode:
     used the tape.
     """
 
-    __slots__ = ("entries", "inputs", "plan", "saved", "scalars", "seq")
+    __slots__ = ("entries", "inputs", "layer", "plan", "saved", "scalars", "seq")
     entries: tuple | None
     inputs: tuple | None
+    layer: str | None  # set only while somebody wants to know it
     plan: Recorded
     saved: dict[int, NDArray] | None
     scalars: tuple
@@ -128,6 +130,8 @@ def record(
         plan.saved = saved
     node = TapeNode()
     node.plan, node.scalars = plan, tuple(scalars)
+    if layers.watched:
+        node.layer = layers.current()
     if not plan.unread:
         node.inputs = tuple(inputs)
     elif len(plan.unread) == len(inputs):
