@@ -24,6 +24,9 @@ from .parameter_dict import ParameterDict, check_names
 from .scope import BlockScope
 from .unready import owned
 
+if TYPE_CHECKING:
+    from .timeline import Timeline
+
 
 def _flatten(args, inout_str: str) -> tuple[list, int | list]:
     """(all arrays or Symbols of nested lists in order, None included; their format): as MXNet code
@@ -308,6 +311,35 @@ class Block:
         from .summary import print_summary
 
         print_summary(self, inputs, style)
+
+    def timeline(
+        self,
+        *inputs: Any,
+        loss: Any = None,
+        labels: Any = None,
+        backward: bool = False,
+        trainer: Any = None,
+        warmup: int = 3,
+        path: str | PathLike[str] | None = None,
+    ) -> Timeline:
+        """Runs one step and draws it: threads over time, each operation with its layer, waits, the
+        arrow from each push to its operation, and the critical path.
+
+        Args:
+            inputs: as for a call.
+            loss, labels: the step computes loss(net(*inputs), *labels).
+            backward: with gradients. trainer: with its step too, which changes the parameters.
+            warmup: steps before the one that is drawn: they finish initialization and compile.
+            path: also writes the picture, SVG, there.
+        Returns: a Timeline: shows itself in Jupyter; `.svg`, `.save(path)`, `.critical_path`;
+            printed, it says what the step's time consists of.
+        """
+        from .timeline import timeline
+
+        made = timeline(self, inputs, loss, labels, backward, trainer, warmup)
+        if path is not None:
+            made.save(path)
+        return made
 
     _is_container = False  # only calls its children: not a layer in a summary
 
