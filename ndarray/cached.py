@@ -25,7 +25,7 @@ from ..graph.tiers import waiting
 from ..kernels.plan import make_plan, scalars_of
 from ..kernels.record import mutated_inputs
 from ..kernels.traits import Rematerializes
-from . import autograd, functions
+from . import autograd, functions, watch
 from .backward import Backward, queued_with
 from .interpreter import call, run_nodes, run_plan
 from .ndarray import NDArray, state
@@ -209,7 +209,7 @@ class CachedGraph:
     def __call__(self, arrays: Sequence[NDArray]) -> list[NDArray]:
         """Runs the graph. Returns one array for each output. Raises what inference raises for wrong
         shapes."""
-        if self.dynamic:
+        if self.dynamic or watch.see is not None:
             return self._eager(arrays)
         entries = entries_of(arrays) if state.recording else None
         wanted = () if entries is None else tuple([e is not None for e in entries])

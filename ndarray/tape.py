@@ -12,6 +12,7 @@ from ..graph.graph import Node, Value, typed_node, variable
 from ..kernels.plan import Plan
 from ..kernels.spec import Spec
 from ..kernels.traits import Lowered
+from . import watch
 from .ndarray import NDArray, make_view, state
 
 next_seq = itertools.count().__next__
@@ -115,6 +116,8 @@ def record(
     plan: Recorded, inputs: Sequence[NDArray], scalars: Sequence[float], outputs: Sequence[NDArray]
 ) -> None:
     """Records a call whose inputs depend on a variable, and sets the outputs' tape entries."""
+    if watch.see is not None:
+        watch.see(plan, inputs, scalars, outputs)
     for a in inputs:
         if a._tape is not None:
             break
