@@ -21,7 +21,7 @@ class _Own(threading.local):
     name: str | None = None
 
 
-_own = _Own()
+own = _Own()  # the layer of this thread
 
 
 def watch(on: bool) -> None:
@@ -33,12 +33,12 @@ def watch(on: bool) -> None:
 
 def current() -> str | None:
     """The layer of this thread, or None."""
-    return _own.name
+    return own.name
 
 
 def enter(name: str | None) -> str | None:
     """This thread's operations are of that layer from now on. Returns the layer before."""
-    before, _own.name = _own.name, name
+    before, own.name = own.name, name
     lib.pl_profiler_set_layer(pointer(name))
     return before
 

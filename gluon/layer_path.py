@@ -8,19 +8,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..engine import layers
+from ..engine import layers, lib
+
+_set_layer = lib.pl_profiler_set_layer
 
 
 class _Place:
     """A block where it is called: its path from the outermost block, and its layer's name. above:
     where it is called from."""
 
-    __slots__ = ("above", "name", "path")
+    __slots__ = ("above", "name", "path", "pointer")
 
     def __init__(self, above: _Place | None, path: str, block: Any):
         kind = type(block).__name__
         self.above, self.path = above, path
         self.name = f"{path} ({kind})" if path else kind
+        self.pointer = layers.pointer(self.name)
 
 
 class _Calls(threading.local):
@@ -49,11 +52,14 @@ def call(block: Any, args: tuple) -> Any:
     if place is None or place.above is not (running[-1][1] if running else None):
         place = block.__dict__["_place"] = _find(block, running)
     running.append((block, place))
-    before = layers.enter(place.name)
+    own = layers.own  # as layers.enter does, without calls
+    before, own.name = own.name, place.name
+    outer = _set_layer(place.pointer)
     try:
         return block._call(*args)
     finally:
-        layers.enter(before)
+        own.name = before
+        _set_layer(outer)
         running.pop()
 
 

@@ -240,7 +240,7 @@ class CachedGraph:
         node = TapeNode()
         node.plan, node.inputs, node.scalars = plan, tuple(arrays), ()
         if layers.watched:
-            node.layer = layers.current()
+            node.layer = layers.own.name
         node.entries = entries
         node.seq = next_seq()
         node.saved = {i: shadow(outs[i]) for i in plan.shadowed}

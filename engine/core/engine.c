@@ -30,6 +30,7 @@ struct pl_engine_state pl_engine;
 _Thread_local pl_op *pl_running;
 
 static _Thread_local int own_priority;
+static _Thread_local int64_t full_start_ns, full_end_ns;   /* for the profiler: when this thread's push waited */
 
 int pl_engine_set_priority(int priority)
 {
@@ -136,9 +137,8 @@ int pl_op_begin(pl_op **made, int max_requests, size_t payload_bytes)
 {
     size_t requests_bytes = (size_t)max_requests * sizeof(pl_request);
     size_t bytes = sizeof(pl_op) + requests_bytes + payload_bytes;
-    int64_t start_ns = pl_profiler_clock();
     pl_op *op = NULL;
-    if (start_ns)
+    if (pl_profiler_on())
         pl_profiler_begin();
     pl_enter();
     if (!max_pending_bytes) {
@@ -147,9 +147,10 @@ int pl_op_begin(pl_op **made, int max_requests, size_t payload_bytes)
             max_pending_bytes = AHEAD_BYTES;
     }
     if (!pl_running && (pl_engine.n_queued >= max_queued || pl_engine.pending_bytes >= max_pending_bytes)) {
+        int64_t start_ns = pl_profiler_clock();
         int status = pl_wait_capacity(max_queued / 2, max_pending_bytes / 2, patience_ms);
-        if (start_ns)
-            pl_profiler_waited("full queue", start_ns, 0);
+        full_end_ns = pl_profiler_clock();
+        full_start_ns = full_end_ns ? full_start_ns ? full_start_ns : start_ns : 0;
         if (status == PL_AGAIN) {
             pl_leave();
             return PL_AGAIN;
@@ -336,16 +337,18 @@ pl_event pl_op_event(const pl_op *op, int kind, int64_t start_ns)
 static inline pl_error *op_call(pl_op *op, bool *flies)
 {
     int64_t start_ns = pl_profiler_clock();
-    pl_event event = {.name = op->name};      /* a program that fails changes op->name */
-    if (start_ns)
-        pl_profiler_start(event = pl_op_event(op, PL_EVENT_OP, start_ns));
+    pl_event event;                           /* with the name from now: a program that fails changes it */
+    if (start_ns) {
+        event = pl_op_event(op, PL_EVENT_OP, start_ns);
+        pl_profiler_start(&event);
+    }
     if (pl_failed)
         pl_fail_forget();
     int status = op->stream || op->on_blocks ? pl_op_run_on_gpu(op) : op->run(op);
     if ((*flies = status == PL_PENDING && op->flight))
         op_fly(op, start_ns);
     else if (start_ns)
-        pl_profiler_end(event, status != PL_OK);
+        pl_profiler_end(&event, status != PL_OK);
     return status == PL_OK || *flies ? NULL : op_failed(op, status);
 }
 
@@ -412,7 +415,7 @@ bool pl_op_poll(pl_op *op)
     if (f->event_ns) {
         pl_event event = pl_op_event(op, PL_EVENT_FLIGHT, f->event_ns);
         event.polled_ns = f->polled_ns;
-        pl_profiler_end(event, error != NULL);
+        pl_profiler_end(&event, error != NULL);
     }
     op_end(op, error);                        /* STATE: in flight -> done */
     return true;
@@ -485,7 +488,10 @@ int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
     if ((op->push_ns = pl_profiler_clock())) {
         op->layer = pl_profiler_layer;
         op->pushed_by = pl_profiler_begin();
+        if (full_start_ns)
+            pl_profiler_queue_was_full(op->name, full_start_ns, full_end_ns, op->location);
     }
+    full_start_ns = 0;
     int n_missing = 0;
     for (int i = 0; i < op->n_requests; i++)
         n_missing += !request_append(&op->requests[i]);

@@ -13,7 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RECORDS = 1, PRINTS = 2 };     /* bits of pl_profiling */
 enum { BUFFER_EVENTS = 8192, MAX_FULL = 512, MAX_THREADS = 256 };
 
 typedef struct buffer {
@@ -51,8 +50,8 @@ static void switch_bit(int bit, int on)
         atomic_fetch_and(&pl_profiling, ~bit);
 }
 
-void pl_profiler_set(int on) { switch_bit(RECORDS, on); }
-void pl_profiler_print(int on) { switch_bit(PRINTS, on); }
+void pl_profiler_set(int on) { switch_bit(PL_RECORDS, on); }
+void pl_profiler_print(int on) { switch_bit(PL_PRINTS, on); }
 
 const char *pl_profiler_set_layer(const char *layer)
 {
@@ -185,16 +184,14 @@ static void line_end(const pl_event *e, bool failed)
     line.thread = NULL;
 }
 
-void pl_profiler_start(pl_event event)
+void pl_profiler_print_start(const pl_event *event)
 {
-    if (!(atomic_load_explicit(&pl_profiling, memory_order_relaxed) & PRINTS))
-        return;
     pl_profiler_begin();
     flockfile(stderr);
-    line_begin(own_name, &event);
+    line_begin(own_name, event);
     fflush(stderr);
     line.thread = &own;
-    line.start_ns = event.start_ns;
+    line.start_ns = event->start_ns;
     funlockfile(stderr);
 }
 
@@ -210,9 +207,9 @@ static void event_print(const char *row, const pl_event *e, bool failed)
 
 /* ---- recording -------------------------------------------------------------------------------------------- */
 
-static void event_add(int thread, pl_event event)
+static void event_add(int thread, const pl_event *event)
 {
-    if (!(atomic_load_explicit(&pl_profiling, memory_order_relaxed) & RECORDS))
+    if (!(atomic_load_explicit(&pl_profiling, memory_order_relaxed) & PL_RECORDS))
         return;
     if (own && atomic_load_explicit(&own->n, memory_order_relaxed) == BUFFER_EVENTS)
         buffer_hand_over();
@@ -220,36 +217,42 @@ static void event_add(int thread, pl_event event)
     if (!b)
         return;
     int n = atomic_load_explicit(&b->n, memory_order_relaxed);
-    event.name = event.name ? event.name : "";
-    event.thread = thread < 0 ? b->thread : thread;
-    event.used_bytes = (int64_t)pl_storage_used();
-    b->events[n] = event;
+    pl_event *made = &b->events[n];
+    *made = *event;
+    made->name = event->name ? event->name : "";
+    made->thread = thread < 0 ? b->thread : thread;
+    made->used_bytes = (int64_t)pl_storage_used();
     atomic_store_explicit(&b->n, n + 1, memory_order_release);
 }
 
-void pl_profiler_end(pl_event event, bool failed)
+void pl_profiler_end(pl_event *event, bool failed)
 {
-    event.end_ns = pl_profiler_now();
-    if (atomic_load_explicit(&pl_profiling, memory_order_relaxed) & PRINTS)
-        event_print(NULL, &event, failed);
+    event->end_ns = pl_profiler_now();
+    if (atomic_load_explicit(&pl_profiling, memory_order_relaxed) & PL_PRINTS)
+        event_print(NULL, event, failed);
     event_add(-1, event);
 }
 
-void pl_profiler_waited(const char *name, int64_t start_ns, int64_t seq)
+void pl_profiler_waited(int64_t start_ns, int64_t seq)
 {
-    event_add(-1, (pl_event){.name = own_waits.name ? own_waits.name : name, .start_ns = start_ns,
-                             .end_ns = pl_profiler_now(), .seq = seq, .kind = PL_EVENT_WAIT,
-                             .label = own_waits.name && own_waits.name != name ? name : NULL,
-                             .location = own_waits.name ? own_waits.location : -1});
+    event_add(-1, &(pl_event){.name = own_waits.name ? own_waits.name : "wait", .start_ns = start_ns,
+                              .end_ns = pl_profiler_now(), .seq = seq, .kind = PL_EVENT_WAIT,
+                              .location = own_waits.name ? own_waits.location : -1});
 }
 
-void pl_profiler_add(const char *row, pl_event event)
+void pl_profiler_queue_was_full(const char *op, int64_t start_ns, int64_t end_ns, int32_t location)
+{
+    event_add(-1, &(pl_event){.name = "full queue", .label = op, .layer = pl_profiler_layer, .start_ns = start_ns,
+                              .end_ns = end_ns, .kind = PL_EVENT_WAIT, .location = location});
+}
+
+void pl_profiler_add(const char *row, const pl_event *event)
 {
     const char *kept = pl_name(row);
     if (!kept)
         return;
-    if (atomic_load_explicit(&pl_profiling, memory_order_relaxed) & PRINTS)
-        event_print(kept, &event, false);
+    if (atomic_load_explicit(&pl_profiling, memory_order_relaxed) & PL_PRINTS)
+        event_print(kept, event, false);
     pthread_mutex_lock(&list_lock);
     int thread = thread_number(kept);
     pthread_mutex_unlock(&list_lock);

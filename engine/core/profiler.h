@@ -36,10 +36,17 @@ extern _Thread_local const char *pl_profiler_layer;
 static inline bool pl_profiler_on(void) { return atomic_load_explicit(&pl_profiling, memory_order_relaxed) != 0; }
 static inline int64_t pl_profiler_clock(void) { return pl_profiler_on() ? pl_profiler_now() : 0; }    /* 0 when off */
 int pl_profiler_begin(void);                  /* the number of this thread */
-void pl_profiler_start(pl_event event);       /* it starts: for those who print */
-void pl_profiler_end(pl_event event, bool failed);         /* it ends now */
-void pl_profiler_waited(const char *name, int64_t start_ns, int64_t seq);     /* from then to now, for the op seq or 0 */
-void pl_profiler_add(const char *row, pl_event event);     /* one of a row of its own, with all its times */
+void pl_profiler_print_start(const pl_event *event);
+enum { PL_RECORDS = 1, PL_PRINTS = 2 };       /* bits of pl_profiling */
+static inline void pl_profiler_start(const pl_event *event)    /* it starts: for those who print */
+{
+    if (atomic_load_explicit(&pl_profiling, memory_order_relaxed) & PL_PRINTS)
+        pl_profiler_print_start(event);
+}
+void pl_profiler_end(pl_event *event, bool failed);        /* it ends now */
+void pl_profiler_waited(int64_t start_ns, int64_t seq);    /* from then to now, for the op seq or 0 */
+void pl_profiler_queue_was_full(const char *op, int64_t start_ns, int64_t end_ns, int32_t location);
+void pl_profiler_add(const char *row, const pl_event *event);     /* one of a row of its own, with all its times */
 void pl_profiler_name_thread(const char *name);            /* without the lock */
 void pl_profiler_forked(void);                /* in a child */
 #endif

@@ -217,9 +217,9 @@ static int instruction_run(const pl_instruction *in, pl_program_args *call, void
                       .kind = PL_EVENT_INSTRUCTION};
     if (pl_lane_is_gpu(in->plan->lane))
         return pl_kernel_run_timed(in->plan, bufs, scalars, event);
-    pl_profiler_start(event);
+    pl_profiler_start(&event);
     int status = pl_kernel_run(in->plan, bufs, scalars);
-    pl_profiler_end(event, status != PL_OK);
+    pl_profiler_end(&event, status != PL_OK);
     return status;
 }
 

@@ -124,7 +124,7 @@ static void stream_collect(pl_stream *s, bool all)
         t->event.start_ns = (int64_t)start_ns;
         t->event.end_ns = (int64_t)end_ns;
         if (timed)
-            pl_profiler_add(row, t->event);
+            pl_profiler_add(row, &t->event);
         timing_free(s->gpu, t);
     }
 }

@@ -158,7 +158,7 @@ static int wait_var(pl_var *var, bool for_write, int timeout_ms)
         if (var_done(&w))
             status = PL_OK;
         if (start_ns)
-            pl_profiler_waited("wait", start_ns, writer);
+            pl_profiler_waited(start_ns, writer);
     }
     if (status == PL_OK && !var->error && var->block)
         status = wait_streams(var, for_write, timeout_ms);
@@ -263,7 +263,7 @@ int pl_wait_all(int timeout_ms)
         pl_enter();
     }
     if (start_ns && blocked)
-        pl_profiler_waited("waitall", start_ns, 0);
+        pl_profiler_waited(start_ns, 0);
     pl_error *unreported = pl_error_oldest_unreported();
     if (status == PL_FAILED && atomic_load(&pl_gpu_lost))     /* it was reported, or is unreported */
         status = PL_OK;
