@@ -336,7 +336,8 @@ pl_event pl_op_event(const pl_op *op, int kind, int64_t start_ns)
 /* Calls the op's function. Returns its error, new, or NULL; *flies: it is in flight now, and the lock taken. */
 static inline pl_error *op_call(pl_op *op, bool *flies)
 {
-    int64_t start_ns = pl_profiler_clock();
+    /* what runs where it was pushed starts then */
+    int64_t start_ns = !pl_profiler_on() ? 0 : op->lane || !op->push_ns ? pl_profiler_now() : op->push_ns;
     pl_event event;                           /* with the name from now: a program that fails changes it */
     if (start_ns) {
         event = pl_op_event(op, PL_EVENT_OP, start_ns);

@@ -206,12 +206,14 @@ const double *pl_instruction_args(const pl_instruction *in, pl_program_args *cal
     return scalars;
 }
 
-static int instruction_run(const pl_instruction *in, pl_program_args *call, void **bufs)
+/* *last_ns: when this thread's instruction before it ended, for the profiler, or 0: reading the clock costs more than
+ * what lies between two instructions. */
+static int instruction_run(const pl_instruction *in, pl_program_args *call, void **bufs, int64_t *last_ns)
 {
     const double *scalars = pl_instruction_args(in, call, bufs);
-    int64_t start_ns = pl_profiler_clock();
-    if (!start_ns)
+    if (!pl_profiler_on())
         return pl_kernel_run(in->plan, bufs, scalars);
+    int64_t start_ns = *last_ns ? *last_ns : pl_profiler_now();
     pl_event event = {.name = in->plan->name, .label = pl_plan_label(in->plan), .start_ns = start_ns, .seq = call->seq,
                       .layer = call->layers ? call->layers[in - call->program->instr] : NULL, .location = -1,
                       .kind = PL_EVENT_INSTRUCTION};
@@ -220,6 +222,7 @@ static int instruction_run(const pl_instruction *in, pl_program_args *call, void
     pl_profiler_start(&event);
     int status = pl_kernel_run(in->plan, bufs, scalars);
     pl_profiler_end(&event, status != PL_OK);
+    *last_ns = event.end_ns;
     return status;
 }
 
@@ -227,8 +230,9 @@ static int instruction_run(const pl_instruction *in, pl_program_args *call, void
 static int range_run(pl_program_args *call, void **bufs, int *at, int end)
 {
     int status = PL_OK;
+    int64_t last_ns = 0;
     for (; *at < end; ++*at)
-        if ((status = instruction_run(&call->program->instr[*at], call, bufs)) != PL_OK)
+        if ((status = instruction_run(&call->program->instr[*at], call, bufs, &last_ns)) != PL_OK)
             break;
     return status;
 }
