@@ -88,7 +88,9 @@ class Trace:
             self._describe("thread_sort_index", {"sort_index": at}, tid=found)
         return found
 
-    def add(self, phase: str, track: str, name: str, category: str, at_ns: float, **more) -> None:
+    def add(
+        self, phase: str, track: str, name: str, category: str, at_ns: float, **more: Any
+    ) -> None:
         """An event of a track. at_ns: its time."""
         common = {"ph": phase, "name": name, "cat": category, "ts": at_ns / 1000}
         self.events.append({**common, "pid": self.pid, "tid": self.track(track), **more})
@@ -98,7 +100,9 @@ class Trace:
         common = {"ph": "C", "name": name, "cat": category, "ts": at_ns / 1000, "pid": self.pid}
         self.events.append({**common, "args": {name: value}})
 
-    def arrow(self, number: int, kind: str, start: tuple[str, float], end: tuple[str, float]):
+    def arrow(
+        self, number: int, kind: str, start: tuple[str, float], end: tuple[str, float]
+    ) -> None:
         """From (track, ns) to (track, ns); both lie in a span."""
         number += self.pid * IDS
         self.add("s", start[0], kind, kind, start[1], id=number)
@@ -185,7 +189,7 @@ def merge(names: Sequence[str | os.PathLike], filename: str | os.PathLike) -> No
     events: list[Event] = []
     first: dict[str, Any] | None = None
     used: set[int] = set()
-    for name in map(os.fspath, names):
+    for name in [os.fspath(n) for n in names]:
         found = _read(name)
         about = found["otherData"]
         first = first or about

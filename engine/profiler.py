@@ -141,10 +141,7 @@ def _collect() -> None:
 @contextmanager
 def recording() -> Iterator[list[Span]]:
     """Inside, operations are recorded into the list that it gives, which is complete afterwards;
-    also while the profiler runs, which keeps its own. Waits for all operations first and last."""
-    from . import waitall
-
-    waitall()
+    also while the profiler runs, which keeps its own. Call waitall before, and at its end."""
     found: list[Span] = []
     with _lock:
         _collect()
@@ -152,7 +149,6 @@ def recording() -> Iterator[list[Span]]:
     _switch(True)
     try:
         yield found
-        waitall()
     finally:
         with _lock:
             _collect()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from os import PathLike, fspath
 from typing import Any
 
-from ..engine import files, lib, profiler
+from ..engine import files, lib, profiler, waitall
 from ..engine.critical_path import Piece, critical_path
 from ..engine.error import InvalidValue
 from ..engine.profile_events import Span, with_layers
@@ -138,8 +138,10 @@ def timeline(
 
     for _ in range(warmup):
         step()
+    waitall()
     with profiler.recording() as spans:
         phases = step()
+        waitall()
     end = max((s.end for s in spans if s.category == "operator"), default=0)
     own = [_own_wait(s, end) if s.category == "wait" else s for s in spans if s.start < end]
     name = type(block).__name__

@@ -5,13 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from html import escape
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from ..engine.critical_path import Piece
 from ..engine.profile_events import Span
 from ..engine.profile_trace import ORDER, kinds, row
 
-if TYPE_CHECKING:
-    from .timeline import Timeline
+
+class Step(Protocol):
+    """A Timeline, as its picture needs it."""
+
+    title: str
+    spans: list[Span]
+    critical_path: list[Piece]
+
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    def phase(self, span: Span) -> str: ...
+
 
 WIDTH, LEFT, RIGHT, TOP = 1200, 116, 24, 66  # of the picture, in pixels
 BOX, INNER, GAP = 22, 24, 14  # heights: an operation, an instruction, between lanes
@@ -40,13 +53,13 @@ class _Lane:
         self.height = BOX + (INNER if inner else 0)
 
 
-def draw(line: Timeline) -> str:
+def draw(line: Step) -> str:
     """The picture of a timeline."""
     return _Picture(line).text()
 
 
 class _Picture:
-    def __init__(self, line: Timeline):
+    def __init__(self, line: Step):
         self.line = line
         self.start, self.span_ns = line.start, max(1, line.end - line.start)
         ends: dict[str, int] = {}
@@ -84,7 +97,7 @@ class _Picture:
         return "\n".join([*parts, "</svg>"])
 
     def _legend(self) -> Iterator[str]:
-        x, used = LEFT, {self._kind(s) for s in self.line.spans}
+        x, used = float(LEFT), {self._kind(s) for s in self.line.spans}
         for kind, (fill, edge) in COLORS.items():
             if kind not in used:
                 continue

@@ -262,7 +262,8 @@ PyObject *py_depending(PyObject *self, PyObject *args)
 
 /* ---- many nodes at once ----------------------------------------------------------------------------------- */
 
-/* Makes a node of the source for each (op, attrs, types, places of its inputs), and appends its outputs to the values. */
+/* Makes a node for each (op, attrs, types, places of its inputs), all of one source, and appends their outputs to the
+ * values. */
 PyObject *py_instantiate(PyObject *self, PyObject *args)
 {
     PyObject *steps, *values, *source, *name;

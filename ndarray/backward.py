@@ -299,7 +299,7 @@ def name_layers(program: Any, tape: TapeGraph) -> None:
 
 
 def _layer(of_calls: Sequence[str | None], k: int | str) -> str | None:
-    return of_calls[k] if k.__class__ is int else k
+    return of_calls[k] if isinstance(k, int) else k
 
 
 def source(at: tuple, tape: TapeGraph, heads: Any, head_grads: Any, order: Any) -> Any:

@@ -145,7 +145,7 @@ def find_nan(
 
 def values(name: str, array: NDArray) -> Values:
     """What is in an array. Waits for it."""
-    a = array.asnumpy() if array.stype == "default" else array.data.asnumpy()
+    a = (array if array.stype == "default" else array.tostype("default")).asnumpy()
     a = np.asarray(a, np.float32) if a.dtype.kind not in "fiub" else a
     finite = np.isfinite(a)
     good = a[finite]
@@ -270,8 +270,8 @@ class _Search:
             names = op.names_in(plan.attrs, len(inputs))
             read = [values(name, a) for name, a in zip(names, inputs)]
             meant = not inputs or not np.all(np.isfinite(list(scalars)))
-            is_new = made.n_nan and not any(v.n_nan for v in read)
-            is_new |= made.n_inf and all(v.is_finite for v in read)
+            is_new = bool(made.n_nan) and not any(v.n_nan for v in read)
+            is_new = is_new or bool(made.n_inf) and all(v.is_finite for v in read)
             if meant or not is_new:  # the user's own Inf, such as a mask; or it came from before
                 continue
             name = op.name if of is None else getattr(getattr(of, "op", None), "name", "a function")

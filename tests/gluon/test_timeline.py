@@ -53,8 +53,10 @@ def run(net, hybridize, steps=1):
     for _ in range(steps):
         step()
     mx.wait_compiled()
+    nd.waitall()
     with profiler.recording() as spans:
         step()
+        nd.waitall()
     return with_layers(spans)
 
 
