@@ -137,6 +137,8 @@ HOOKS = {  # what a room needs of one that stands on it: engine/hooks.py
     "operators of a front": ("graph.fronts", "operators_of"),
     "kernel of a decomposition": ("graph.decompositions", "decomposition_entry"),
     "collective": ("dist.collectives", "run"),
+    "state of traces": ("gluon.tracing", "tracing_state"),
+    "place in a job": ("dist.environment", "of_environment"),
     "trace of a block": ("gluon.trace", "Trace"),
     "signature of a block": ("gluon.report", "signature"),
     "drawing of an error": ("symbol.plot_error", "plot_error"),

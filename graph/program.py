@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engine import Context, ffi, is_naive, lib, wait
+from ..engine import Context, ffi, is_naive, layers, lib, wait
 from ..engine._array import invoke, run, shared, versions
 from ..engine.error import OutOfMemory
 from ..engine.recent import Recent
@@ -30,7 +30,7 @@ from ..kernels.strided_copies import join_offsets
 from ._graph import assign_buffers, kinds
 from .branches import at_once, find_sections
 from .effects import Effects
-from .graph import Node, Value, rewrite, typed_node, variable
+from .graph import Node, Origin, Value, rewrite, typed_node, variable
 from .passes import compile_passes, fused, optimize
 from .passes.control import control
 from .passes.dead_code import extract, live
@@ -66,6 +66,9 @@ class Program:
     ops: the operator of each instruction. finals: the time, in steps, from which each output stays
     as it is: others may have it then.
 
+    calls: for each instruction, the layers and the numbers of calls on a tape that it computes;
+    None for graphs without such calls, whose layers the core has.
+
     It keeps no Python object of a node, value or plan: a net that is compiled for 2,000 shapes has
     thousands of programs.
     """
@@ -75,6 +78,7 @@ class Program:
         "_inplace",
         "_last_read",
         "arena_bytes",
+        "calls",
         "can_fail",
         "constants",
         "cost_us",
@@ -85,6 +89,7 @@ class Program:
         "n_in",
         "n_out",
         "naive_bytes",
+        "named_by",
         "open_scalars",
         "ops",
         "out_specs",
@@ -95,6 +100,7 @@ class Program:
     _inplace: frozenset[tuple[int, int]]
     _last_read: tuple[int, ...]
     arena_bytes: int
+    calls: tuple[tuple, ...] | None
     can_fail: bool
     constants: tuple
     cost_us: float
@@ -105,6 +111,7 @@ class Program:
     n_in: int
     n_out: int
     naive_bytes: int
+    named_by: list[str | None] | None  # the layers that the calls had last
     open_scalars: tuple[OpenScalar, ...]
     ops: tuple[Operator, ...]
     out_specs: tuple[Spec, ...]
@@ -146,6 +153,12 @@ class Program:
             for a in [*made, *(inputs[i] for i in self.mutated)]:
                 wait(a._handle)
         return made
+
+    def name_layers(self, of_steps: Sequence[tuple]) -> None:
+        """Gives the instructions of runs from now on the names of their layers."""
+        names = [layers.pointer(", ".join(found) if found else None) for found in of_steps]
+        if lib.pl_program_set_layers(self.handle, names):
+            raise OutOfMemory(ffi.string(lib.pl_error_message()).decode())
 
     def _may_share(self, i: int, j: int, same_address: bool) -> bool:
         """May output j lie in the memory of input i? Not if it is written before the last read of
@@ -355,7 +368,21 @@ def assemble(
         )
     ):
         raise OutOfMemory(ffi.string(lib.pl_error_message()).decode())
+    _name_layers(program, assigned.steps)
     return program
+
+
+def _name_layers(program: Program, steps: Sequence[Node]) -> None:
+    """Tells the core which layers each instruction computes."""
+    program.calls = program.named_by = None
+    of_steps = [n.source.layers if n.source.__class__ is Origin else () for n in steps]
+    if not any(of_steps):
+        return
+    of_steps = _one(tuple(of_steps))
+    if any([k.__class__ is int for found in of_steps for k in found]):
+        program.calls = of_steps
+    else:
+        program.name_layers(of_steps)
 
 
 _shared = Recent(256)
