@@ -4,7 +4,7 @@ control flow."""
 from __future__ import annotations
 
 import html
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ..engine.error import InvalidValue, MXNetError
@@ -330,7 +330,13 @@ class Graph:
         self._ids: dict[Node, str] = {}
         self._bodies: dict[Node, list[tuple[Graph, Any]]] = {}
 
-    def draw(self, where: Any, unit: Unit, drawn=lambda n: n, red=lambda a, b: {}) -> None:
+    def draw(
+        self,
+        where: Any,
+        unit: Unit,
+        drawn: Callable[[Node], Node] = lambda n: n,
+        red: Callable[[Node, Node], dict[str, str]] = lambda a, b: {},
+    ) -> None:
         """Boxes of a tree of units, and all edges. drawn: the node that is drawn for one; red: the
         style of the edge between two nodes."""
         self._add(where, unit.items)
