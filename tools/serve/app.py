@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from ... import __version__
-from . import model, protocol
+from .. import model_folder
+from . import protocol
 from .batching import Batcher, Job
 from .buckets import sizes
 from .metrics import Metrics
@@ -132,7 +133,7 @@ class App:
             self.metrics.ready.labels(served.name, served.version).set(ready)
             size = f"batches of {served.plan.most}" if served.batched else "no batches"
             if ready and served.model and any(i.shape is None for i in served.inputs):
-                size += f": no {model.DESCRIPTION} tells the shapes of its inputs"
+                size += f": no {model_folder.DESCRIPTION} tells the shapes of its inputs"
             self._told(
                 f"{served.name}, version {served.version}: "
                 + (f"ready, {size}" if ready else f"failed: {served.error}")

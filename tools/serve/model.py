@@ -17,10 +17,9 @@ from ...gluon import SymbolBlock
 from ...ndarray import serialization
 from ...ndarray.interop import from_numpy
 from ...symbol import symbol
+from ..model_folder import DESCRIPTION, FORMAT
 from .protocol import DATATYPES, NAMES, Tensor
 
-DESCRIPTION = "model.json"
-FORMAT = "plait model 1"
 ENDINGS = ("-symbol.json", "-model.json", ".onnx")
 
 

@@ -252,8 +252,6 @@ def network(name: Path, model: str, shape: tuple[int, int, int]) -> str:
 
 def timeline(net: Any, x: Any, y: Any) -> list[str]:
     """What runs when in a training step, without the update, which would change the weights."""
-    if not hasattr(net, "timeline"):
-        return []
     step = net.timeline(x, loss=SoftmaxCrossEntropyLoss(), labels=y, backward=True)
     return [
         section(
