@@ -16,7 +16,7 @@ import orjson
 
 from ... import __version__
 from .. import model_folder
-from . import protocol
+from . import model, protocol
 from .batching import Batcher, Job
 from .buckets import sizes
 from .metrics import Metrics
