@@ -1,4 +1,5 @@
-"""The table of operators that export to ONNX, docs/reference/onnx-operators.md, made from the rules."""
+"""The table of operators that export to ONNX, docs/reference/onnx-operators.md, made from the
+rules."""
 
 from __future__ import annotations
 

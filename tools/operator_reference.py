@@ -32,7 +32,7 @@ COLUMNS = 88  # of a signature
 
 HEAD = """# Operators
 
-{count} operators. Each is a function `nd.NAME` of arrays, `sym.NAME` of symbols and `F.NAME` in a hybridized block, and
+{count} operators that users call, and those inside graphs below them. Each is a function `nd.NAME` of arrays, `sym.NAME` of symbols and `F.NAME` in a hybridized block, and
 has MXNet's name. `help(nd.NAME)` prints its documentation; every function takes `out=`, an array for the result.
 
 A page says for each operator: its signature and parameters, shapes of some calls, for which types of inputs there are
@@ -42,7 +42,9 @@ NumPy), its gradient, and its *traits*: what [passes](../../design/kernels.md) a
 INTERNAL = """## Operators inside graphs
 
 Made by passes, gradients, optimizers and `mx.np`. They stand in graphs and files, and are not meant to be called.
-"""
+
+| operator | gradient | |
+|---|---|---|"""
 
 
 def public_name(op: Operator) -> str:
@@ -80,7 +82,9 @@ def results(op: Operator, sample: Sample, dtype: str) -> tuple[list[Type], list[
         return None
 
 
-def kernel(op: Operator, device: Any, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> str:
+def kernel(
+    op: Operator, device: Any, ins: Sequence[Type], outs: Sequence[Type], attrs: dict
+) -> str:
     """What runs a call on a device: C, CUDA or the reference. Kernels that are made of references
     are not asked for: that would compile each."""
     try:
@@ -166,6 +170,7 @@ class Writer:
         self.folder = folder
         found = sorted(set(REGISTRY.values()), key=lambda op: op.name.lower())
         self.records = [op for op in found if not op.has(Front)]  # mx.np lists those
+        self.public = [op for op in self.records if public_name(op)]
 
     @cached_property
     def places(self) -> dict[str, tuple[Path, int]]:
@@ -192,7 +197,7 @@ class Writer:
 
     def names(self) -> Iterator[tuple[str, str]]:
         """(name as people write it, page) of every operator and alias."""
-        for op in self.records:
+        for op in self.public:
             for name in (op.name, *op.aliases):
                 bare = name
                 for space in SPACES:
@@ -228,7 +233,9 @@ class Writer:
             facts.append(f"- **Traits**: {', '.join(sorted(map(kind_text, op.traits)))}.")
         facts.append(f"- **MXNet's name**: `{op.name}`.")
         if others[1:] or (others and others != [op.name]):
-            facts.append(f"- **Other names**: {', '.join(f'`{n}`' for n in others if n != op.name)}.")
+            facts.append(
+                f"- **Other names**: {', '.join(f'`{n}`' for n in others if n != op.name)}."
+            )
         facts.append(f"- **Record**: [{path.relative_to(ROOT).as_posix()}:{line}]({to}#L{line}).")
         text.append("## Facts\n\n" + "\n".join(facts) + "\n\n[All operators](index.md)\n")
         return "\n".join(filter(None, text))
@@ -236,23 +243,28 @@ class Writer:
     def index(self) -> str:
         """All operators by the files of their records."""
         families: dict[Path, list[Operator]] = {}
-        internal = []
-        for op in self.records:
-            if public_name(op):
-                families.setdefault(self.place(op)[0], []).append(op)
-            else:
-                internal.append(op)
-        text = [HEAD.format(count=len(self.records))]
+        for op in self.public:
+            families.setdefault(self.place(op)[0], []).append(op)
+        text = [HEAD.format(count=len(self.public))]
         for path, found in sorted(families.items(), key=lambda item: family(item[0]).lower()):
             text.append(f"## {family(path)}\n\n" + rows(found))
-        text.append(INTERNAL + "\n" + rows(internal))
+        text.append(INTERNAL)
+        for op in self.records:
+            if not public_name(op):
+                names = ", ".join(f"`{n}`" for n in (op.name, *op.aliases))
+                text.append(
+                    f"| {names} | {'yes' if op.grad else 'zero'} | {docstring.read(op.doc).summary} |"
+                )
+        text.append("")
         return "\n".join(text)
 
     def write(self) -> list[Path]:
         """Writes a page for each operator and index.md. Returns the files. Raises OSError."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        for old in self.folder.glob("*.md"):
+            old.unlink()
         written = []
-        for op in self.records:
+        for op in self.public:
             path = self.folder / f"{op.name}.md"
             path.write_text(self.page(op), encoding="utf-8")
             written.append(path)
@@ -278,9 +290,11 @@ def family(path: Path) -> str:
 
 
 def rows(found: Sequence[Operator]) -> str:
-    """A table of operators: a link, and the first sentence."""
-    lines = ["| operator | |", "|---|---|"]
+    """A table of operators: a link, whether there is a C kernel, and the first sentence."""
+    lines = ["| operator | gradient | kernel | |", "|---|---|---|---|"]
+    kernels = backend.of(cpu()).kernels
     for op in found:
-        shown = public_name(op) or op.name
-        lines.append(f"| [`{shown}`]({op.name}.md) | {docstring.read(op.doc).summary} |")
+        ways = ("yes" if op.grad else "zero", "C" if kernels.has(op) else "")
+        told = docstring.read(op.doc).summary
+        lines.append(f"| [`{public_name(op)}`]({op.name}.md) | {ways[0]} | {ways[1]} | {told} |")
     return "\n".join(lines) + "\n"

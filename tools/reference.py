@@ -1,5 +1,5 @@
-"""plait docs: the reference, docs/reference/: a page for each public module, made from signatures and
-docstrings; a page for each operator, made from its record."""
+"""plait docs: the reference, docs/reference/: a page for each public module, made from signatures
+and docstrings; a page for each operator, made from its record."""
 
 from __future__ import annotations
 
@@ -116,12 +116,27 @@ def parameters(value: Any) -> list[inspect.Parameter] | None:
     return [p for i, p in enumerate(found) if i or p.name not in ("self", "cls")]
 
 
+class Text(str):
+    """A default, printed as it is."""
+
+    __repr__ = str.__str__
+
+
+def shown(default: Any) -> Any:
+    """A default as people write it: float32, not <class 'numpy.float32'>."""
+    if inspect.isclass(default) and default is not inspect.Parameter.empty:
+        return Text(default.__name__)
+    return Text("...") if "<" in repr(default) and " at 0x" in repr(default) else default
+
+
 def call(name: str, value: Any) -> str:
     """The call with parameters and defaults, in lines that fit."""
     found = parameters(value)
     if found is None:
         return f"{name}(...)"
-    plain = inspect.Signature([p.replace(annotation=p.empty) for p in found])
+    plain = inspect.Signature(
+        [p.replace(annotation=p.empty, default=shown(p.default)) for p in found]
+    )
     text = f"{name}{plain}"
     if len(text) <= COLUMNS:
         return text
@@ -147,7 +162,9 @@ def table(value: Any, told: dict[str, str]) -> str:
     rows = ["| parameter | type | default |" + (" |" if has_text else "")]
     rows.append("|---|---|---|" + ("---|" if has_text else ""))
     for p in found:
-        default = "required" if p.default is p.empty else f"`{p.default!r}`".replace("|", "\\|")
+        default = (
+            "required" if p.default is p.empty else f"`{shown(p.default)!r}`".replace("|", "\\|")
+        )
         text = f" {told.get(p.name, '')} |" if has_text else ""
         rows.append(f"| `{p.name}` | {kind(p)} | {default} |{text}")
     return "\n".join(rows) + "\n"
@@ -253,7 +270,7 @@ class Writer:
             text.append(fenced(told.example, "pycon"))
         foot = [] if is_method else [self.bases(value), source(shown, self.folder)]
         text.append(" · ".join(filter(None, foot)) + "\n")
-        return "\n".join(part for part in text if part.strip())+ "\n"
+        return "\n".join(part for part in text if part.strip()) + "\n"
 
     def bases(self, value: Any) -> str:
         """What a class is based on, as links where that is public."""
@@ -310,9 +327,9 @@ class Writer:
             n = len(public(module)) + len(self.functions(name, module))
             lines[group].append(f"- [mx.{name}]({name}.md) ({n} names): {first}")
         text = [
-            "# Reference\n\nMade by `python -m plait docs` from signatures, docstrings and operator "
-            "records.\n\n- [Operators](operators/index.md): all functions of `nd` and `sym` that "
-            "compute something\n- [Operators in ONNX files](onnx-operators.md)\n"
+            "# Reference\n\nMade by `python -m plait docs` from signatures, docstrings and "
+            "operator records.\n\n- [Operators](operators/index.md): all functions of `nd` and "
+            "`sym` that compute something\n- [Operators in ONNX files](onnx-operators.md)\n"
         ]
         text += [f"## {g}\n\n" + "\n".join(found) + "\n" for g, found in lines.items() if found]
         names = "\n".join(["mx", *self.modules, "onnx-operators"])

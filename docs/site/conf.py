@@ -4,6 +4,7 @@ languages. docs/design/site.md says why."""
 from __future__ import annotations
 
 import gettext
+import posixpath
 import re
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import sphinx
-from bs4 import BeautifulSoup
 from docutils import nodes
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
@@ -21,6 +21,7 @@ from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).parent))
 import names
+import navigation
 from pages import ROOT
 from search import SearchBoth
 from stage import LANGUAGES
@@ -35,6 +36,7 @@ myst_enable_extensions = ["colon_fence", "attrs_inline"]
 myst_url_schemes = ("http", "https", "mailto", "source")
 source_suffix = {".md": "markdown"}
 highlight_language = "text"
+smartquotes = False
 html_theme = "furo"
 html_title = f"plait {version}"
 html_static_path = ["static"]
@@ -109,9 +111,12 @@ def set_language(
 ) -> None:
     """The words around a page, its navigation and its switch to the other language."""
     code = language_of(page)
-    context["furo_navigation_tree"] = navigation(context.get("furo_navigation_tree", ""), code)
+    context["furo_navigation_tree"] = navigation.tree(app, page, code)
     for way in ("next", "prev"):
-        context[way] = same_language(context.get(way), code)
+        link = context.get(way)
+        if link:
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(page), link["link"]))
+            context[way] = link if language_of(target) == code else None
     for other in LANGUAGES if code == "en" else ("en",):
         twin = page.removeprefix(code + "/") if other == "en" else f"{other}/{page}"
         start = "index" if other == "en" else f"{other}/index"
@@ -124,32 +129,11 @@ def set_language(
         context["_"] = context["gettext"] = translator(code)
 
 
-def same_language(way: dict[str, str] | None, code: str) -> dict[str, str] | None:
-    """The next or previous page, unless it is in another language."""
-    if not way:
-        return None
-    folders = [part for part in way["link"].split("/") if part != ".."]
-    crosses = folders[0] in LANGUAGES if code == "en" else way["link"].startswith("../../")
-    return None if crosses else way
-
-
-def navigation(html: str, code: str) -> str:
-    """The navigation of one language, out of that of all."""
-    soup = BeautifulSoup(html, "html.parser")
-    for caption in soup.select("p.caption"):
-        if caption.get_text(strip=True) != "Languages":
-            if code != "en":
-                caption.find_next_sibling("ul").decompose()
-                caption.decompose()
-            continue
-        listed = caption.find_next_sibling("ul")
-        if code == "en":
-            listed.decompose()
-        else:
-            own = [li for li in listed.find_all("li", recursive=False) if li.find("ul")]
-            listed.replace_with(own[0].find("ul") if own else "")
-        caption.decompose()
-    return str(soup)
+def without_tree(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], tree: nodes.document | None
+) -> None:
+    """Furo would make a tree of all pages for each of them."""
+    context.pop("toctree", None)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -157,5 +141,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_post_transform(names.LinkNames)
     app.connect("doctree-resolved", link_sources)
     app.connect("html-collect-pages", source_pages)
+    app.connect("html-page-context", without_tree, priority=100)
     app.connect("html-page-context", set_language, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,10 +22,14 @@ PARTS = {  # page of the site: sections of README.md
     "performance": ("speed",),
     "status": STATUS,
 }
+LANGUAGE_LIST = "Languages"  # caption of a list that no navigation shows
 LANGUAGES = {"zh": "中文"}  # folders of docs/ with pages in another language
 WORDS = {  # what the made pages say
     "en": {
-        "guide": ("Guide", "How to use each part of plait. Every example here is run by the tests."),
+        "guide": (
+            "Guide",
+            "How to use each part of plait. Every example here is run by the tests.",
+        ),
         "start": "Start",
         "more": "Reference",
         "source": "The script",
@@ -34,16 +37,36 @@ WORDS = {  # what the made pages say
     "zh": {"guide": ("指南", "plait 各部分的用法。"), "start": "开始", "more": "English"},
 }
 CARDS = (  # of the start page
-    ("Guide", "docs/guide/ndarray.md", "Arrays, gradients, networks, data, many processes: step by step."),
+    (
+        "Guide",
+        "docs/guide/ndarray.md",
+        "Arrays, gradients, networks, data, many processes: step by step.",
+    ),
     ("Examples", "docs/examples/README.md", "Three scripts that train on real data in a minute."),
-    ("Coming from MXNet", "docs/guide/migrating.md", "Run your scripts as they are; every known difference."),
-    ("Reference", "docs/reference/index.md", "Every public name: signature, parameters, shapes, errors."),
-    ("Operators", "docs/reference/operators/index.md", "Types, gradients and kernels of all operators."),
-    ("Performance", "README.md#speed", "Beside torch, JAX and ONNX Runtime, with the script that measures."),
+    (
+        "Coming from MXNet",
+        "docs/guide/migrating.md",
+        "Run your scripts as they are; every known difference.",
+    ),
+    (
+        "Reference",
+        "docs/reference/index.md",
+        "Every public name: signature, parameters, shapes, errors.",
+    ),
+    (
+        "Operators",
+        "docs/reference/operators/index.md",
+        "Types, gradients and kernels of all operators.",
+    ),
+    (
+        "Performance",
+        "README.md#speed",
+        "Beside torch, JAX and ONNX Runtime, with the script that measures.",
+    ),
     ("Design", "docs/design/spine.md", "How a call travels from Python to the kernel and back."),
     ("Contributing", "docs/contributing.md", "Add an operator, a pass or a backend."),
 )
-CARD = ":::{{div}} card\n**[{title}]({link})**\n\n{text}\n:::\n"
+CARD = ":::{{container}} card\n**[{title}]({link})**\n\n{text}\n:::\n"
 TREE = "```{{toctree}}\n:hidden:\n{options}\n{entries}\n```\n"
 
 
@@ -141,7 +164,10 @@ class Stage:
             "design",
             DOCS / "design",
             "en",
-            ("Design", "How plait is built, and why: the problem, what was chosen, what was rejected."),
+            (
+                "Design",
+                "How plait is built, and why: the problem, what was chosen, what was rejected.",
+            ),
         )
         self.examples()
         for code in LANGUAGES:
@@ -169,14 +195,15 @@ class Stage:
         """The start page: README's beginning, its tour, and where to go on."""
         first, tour = self.sections[""].body, self.sections["a-short-tour"]
         cards = "".join(CARD.format(title=t, link=to, text=text) for t, to, text in CARDS)
-        text = f"# plait\n{first}\n::::{{div}} cards\n{cards}::::\n\n## {tour.title}\n{tour.body}"
+        cards = f"::::{{container}} cards\n{cards}::::\n"
+        text = f"# plait\n{first}\n{cards}\n## {tour.title}\n{tour.body}"
         text = self.moved(text, README, "index")
         text += tree(["self", "guide/index", "examples/index", "guide/migrating"], "Learn")
         text += tree(["reference/index", "reference/operators/index", "commands"], "Look up")
         text += tree(["status", "performance", "design/index"], "Know")
         text += tree(["contributing", "releasing", "changelog"], "Take part")
         there = [f"{code}/index" for code in LANGUAGES if (DOCS / code).is_dir()]
-        text += tree(there, "Languages") if there else ""
+        text += tree(there, LANGUAGE_LIST) if there else ""
         self.page("index", text)
 
     def examples(self) -> None:
