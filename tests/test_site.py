@@ -80,7 +80,9 @@ def test_every_page_is_laid_out_and_listed(site, tmp_path):
     there = {p.relative_to(tmp_path).with_suffix("").as_posix() for p in tmp_path.rglob("*.md")}
     listed = []
     for page in tmp_path.rglob("*.md"):
-        for entries in re.findall(r"```\{toctree\}\n(?::.*\n)*\n(.*?)```", page.read_text(), re.S):
+        for entries in re.findall(
+            r"```\{toctree\}\n(?::[^\n]*\n)*\n(.*?)```", page.read_text(), re.S
+        ):
             folder = page.parent.relative_to(tmp_path)
             listed += [(folder / e).as_posix() for e in entries.split() if e != "self"]
     left_out = there - {"index"} - {p for p in there if p.startswith("reference/")}
@@ -96,6 +98,13 @@ def test_the_start_page_is_readmes_beginning(site, tmp_path):
     text = (tmp_path / "index.md").read_text()
     assert "import plait as mx" in text and "A short tour" in text and "](graph.svg)" in text
     assert "docs/" not in "".join(re.findall(r"\]\(([^)]*)\)", text)).replace("source:docs/", "")
+
+
+def test_the_picture_of_the_house_has_the_rooms_in_order():
+    import floors
+
+    picture = (SITE.parent / "design/pictures/house.svg").read_text()
+    assert re.findall(r'class="room"[^>]*>(\w+)<', picture) == list(floors.ROOMS)
 
 
 def test_docstrings_are_read_as_they_are_written():

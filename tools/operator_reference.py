@@ -144,16 +144,20 @@ def gradient(op: Operator) -> str:
 def parameter_table(op: Operator) -> str:
     rows = []
     for name in op.inputs:
-        kind = "arrays" if name.startswith("*") else "array"
         told = "written in place" if not callable(op.mutates) and name in op.mutates else ""
-        rows.append(f"| `{name.lstrip('*')}` | {kind} | | {told} |")
+        kind = "arrays" if name.startswith("*") else "array"
+        rows.append((f"`{name.lstrip('*')}`", kind, "", told))
     for p in op.params:
         if p.name != op.variadic_key:
             default = "required" if p.default is REQUIRED else f"`{p.default!r}`"
-            told = docstring.escape(p.doc) + (" *Not in MXNet.*" if p.keyword else "")
-            rows.append(f"| `{p.name}` | {kind_of(p)} | {default} | {told.strip()} |")
-    head = "| parameter | type | default | |\n|---|---|---|---|\n"
-    return head + "\n".join(rows) + "\n" if rows else ""
+            told = docstring.escape(p.doc) + (" (not in MXNet)" if p.keyword else "")
+            rows.append((f"`{p.name}`", kind_of(p), default, told.strip()))
+    if not rows:
+        return ""
+    columns = 4 if any(row[3] for row in rows) else 3
+    head = ("parameter", "type", "default", "")
+    lines = [head, ("---",) * 4, *rows]
+    return "".join(f"| {' | '.join(line[:columns])} |\n" for line in lines)
 
 
 def kind_of(p: Param) -> str:

@@ -30,7 +30,7 @@ class SearchBoth(SearchEnglish):
     """English and Chinese in one index: readers of either look names up in the same reference."""
 
     lang = "plait"
-    language_name = "English and Chinese"
+    language_name = "English"  # whose stemmer it is
     js_splitter_code = f"""
 function splitQuery(query) {{
   const found = [];

@@ -240,7 +240,7 @@ def picture_tags(text: str) -> str:
     """<img> as Markdown's pictures, which Sphinx copies and checks."""
     return re.sub(
         r'<img src="([^"]+)"[^>]*? alt="([^"]+)"[^>]*>',
-        lambda m: f"![{' '.join(m[2].split())}]({m[1]})",
+        lambda m: f"![{' '.join(m[2].split())}]({m[1]})" + ("{.right}" if "right" in m[0] else ""),
         text,
     )
 
