@@ -22,13 +22,13 @@ from ..kernels.record import REGISTRY, REQUIRED, Operator, Param, Sample, Type
 from ..kernels.traits import Front, LossLayer, kind_text
 from ..ndarray import functions as nd_functions
 from . import docstring
+from .signature import call
 
 FOLDER = Path(ops.__file__).resolve().parent  # of the records
 ROOT = FOLDER.parent.parent
 SPACES = ("contrib", "linalg", "image", "random", "sparse")  # _linalg_det is nd.linalg.det
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64", "bool")
 MANY = 3  # samples whose shapes a page shows
-COLUMNS = 88  # of a signature
 
 HEAD = """# Operators
 
@@ -82,16 +82,16 @@ def results(op: Operator, sample: Sample, dtype: str) -> tuple[list[Type], list[
         return None
 
 
-def kernel(
+def has_kernel(
     op: Operator, device: Any, ins: Sequence[Type], outs: Sequence[Type], attrs: dict
-) -> str:
-    """What runs a call on a device: C, CUDA or the reference. Kernels that are made of references
-    are not asked for: that would compile each."""
+) -> bool:
+    """Is there a kernel for a call on a device? Kernels that are made of references are not asked
+    for: that would compile each."""
     try:
         found = backend.of(device).kernels.choose(op, ins, outs, attrs, derived=False)
     except MXNetError:  # what it would be composed of does not take these types
         found = None
-    return "reference" if found is None else "C" if device.device_type == "cpu" else "CUDA"
+    return found is not None
 
 
 def type_rows(op: Operator) -> list[str]:
@@ -104,7 +104,10 @@ def type_rows(op: Operator) -> list[str]:
                 continue
             ins, outs, attrs = found
             out = ", ".join(dict.fromkeys(t.dtype for t in outs[: op.visible(attrs)]))
-            ran = [kernel(op, device, ins, outs, attrs) for device in (cpu(), gpu())]
+            ran = [
+                word if has_kernel(op, device, ins, outs, attrs) else "reference"
+                for device, word in ((cpu(), "C"), (gpu(), "CUDA"))
+            ]
             rows.append(f"| {dtype} | {out} | {ran[0]} | {ran[1]} |")
         if rows:
             return rows
@@ -278,8 +281,6 @@ class Writer:
 
 def signature(op: Operator, name: str) -> str:
     """The call of the nd function, in lines that fit."""
-    from .reference import call
-
     space: Any = nd_functions
     words = name.split(".")[1:]
     if len(words) == 2:

@@ -9,7 +9,6 @@ import inspect
 import os
 import pkgutil
 import re
-import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 from .. import MODULES, NAMES
 from ..kernels.record import REGISTRY
 from . import docstring, onnx_reference, operator_reference
+from .signature import call, parameters, shown
 
 ROOT = __package__.partition(".")[0]
 FOLDER = Path(__file__).resolve().parent.parent
@@ -41,7 +41,6 @@ GROUPS = {  # of the overview: first word of a module's name
     "Files and other frameworks": ("onnx", "interop", "caffe", "compat"),
 }
 MADE = (f"{ROOT}.ndarray.functions", f"{ROOT}.symbol.symbol")  # have functions of records
-COLUMNS = 88  # of a signature
 
 
 class Entry(NamedTuple):
@@ -105,44 +104,6 @@ def slug(heading: str, seen: dict[str, int]) -> str:
     text = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
     seen[text] = seen.get(text, -1) + 1
     return f"{text}-{seen[text]}" if seen[text] else text
-
-
-def parameters(value: Any) -> list[inspect.Parameter] | None:
-    """The parameters of a call, without self; None where Python does not tell them."""
-    try:
-        found = list(inspect.signature(value).parameters.values())
-    except (TypeError, ValueError):
-        return None
-    return [p for i, p in enumerate(found) if i or p.name not in ("self", "cls")]
-
-
-class Text(str):
-    """A default, printed as it is."""
-
-    __repr__ = str.__str__
-
-
-def shown(default: Any) -> Any:
-    """A default as people write it: float32, not <class 'numpy.float32'>."""
-    if inspect.isclass(default) and default is not inspect.Parameter.empty:
-        return Text(default.__name__)
-    return Text("...") if "<" in repr(default) and " at 0x" in repr(default) else default
-
-
-def call(name: str, value: Any) -> str:
-    """The call with parameters and defaults, in lines that fit."""
-    found = parameters(value)
-    if found is None:
-        return f"{name}(...)"
-    plain = inspect.Signature(
-        [p.replace(annotation=p.empty, default=shown(p.default)) for p in found]
-    )
-    text = f"{name}{plain}"
-    if len(text) <= COLUMNS:
-        return text
-    inside = str(plain)[1:-1]
-    lines = textwrap.wrap(inside, COLUMNS - 4, break_long_words=False, break_on_hyphens=False)
-    return f"{name}(\n" + "".join(f"    {line}\n" for line in lines) + ")"
 
 
 def kind(p: inspect.Parameter) -> str:

@@ -81,15 +81,15 @@ def resize(browser: webdriver.Chrome, size: tuple[int, int]) -> None:
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", what)
 
 
-def crawl(browser: webdriver.Chrome, base: str) -> list[str]:
-    """What is wrong on any page that links lead to."""
+def crawl(browser: webdriver.Chrome, base: str, most: int) -> list[str]:
+    """What is wrong on any page that links lead to, the first `most` of them."""
     problems: list[str] = []
     waiting, done = [base + "index.html"], {base + "index.html"}
     wanted: dict[str, str] = {}  # link with an anchor -> a page that has it
     ids: dict[str, set[str]] = {}
     resize(browser, PHONE)
-    while waiting:
-        page = waiting.pop()
+    while waiting and len(ids) < most:
+        page = waiting.pop(0)
         browser.get(page)
         name = urlsplit(page).path
         found = browser.execute_script(SEEN)
@@ -110,7 +110,7 @@ def crawl(browser: webdriver.Chrome, base: str) -> list[str]:
                 waiting.append(to)
     for link, name in wanted.items():
         to, anchor = urldefrag(link)
-        if anchor not in ids.get(to, ()):
+        if to in ids and anchor not in ids[to]:
             problems.append(f"{name}: {link.removeprefix(base)} names no place")
     print(f"{len(ids)} pages, {len(wanted)} links to places")
     return problems
@@ -164,7 +164,7 @@ def main() -> int:
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("folder", type=Path)
     p.add_argument("--pictures", type=Path, help="a folder for screenshots of some pages")
-    p.add_argument("--no-crawl", action="store_true")
+    p.add_argument("--most", type=int, default=1 << 20, help="pages to visit; default: all")
     args = p.parse_args()
     base = serve(args.folder)
     shown = [
@@ -176,7 +176,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as profile:
         browser = start(profile)
         try:
-            problems = [] if args.no_crawl else crawl(browser, base)
+            problems = crawl(browser, base, args.most)
             problems += search(browser, base, "Conv2D", "reference/gluon.nn.html")
             problems += search(browser, base, "memory_report", "hybridize")
             if (args.folder / "zh").is_dir():

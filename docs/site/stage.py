@@ -99,6 +99,8 @@ class Stage:
             name = path.relative_to(DOCS).with_suffix("").as_posix()
             self.page_of[path] = name[: -len("README")] + "index" if path.stem == "README" else name
         self.page_of[README] = "index"
+        for name in ("reference/index", "reference/operators/index"):
+            self.page_of[DOCS / f"{name}.md"] = name
         self.page_of[ROOT / "CHANGELOG.md"] = "changelog"
         for script in (DOCS / "examples").glob("*.py"):
             self.page_of[script] = f"examples/{script.stem}"
@@ -145,12 +147,14 @@ class Stage:
             text = self.moved(text, origin, name)
         self.put(name + ".md", picture_tags(text).encode())
 
-    def write(self) -> None:
-        """Writes all. What an earlier call left and this one did not write is removed."""
+    def write(self, reference: bool = True) -> None:
+        """Writes all, or all but the reference. What an earlier call left and this one did not
+        write is removed."""
         self.kept: set[Path] = set()
         self.find_pages()
         for path, name in self.page_of.items():
-            if path.suffix == ".md" and path != README:
+            is_made = name.startswith("reference/")
+            if path.suffix == ".md" and path != README and (reference or not is_made):
                 self.page(name, path.read_text(encoding="utf-8"), path)
         self.start()
         for name, sections in PARTS.items():
