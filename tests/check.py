@@ -162,6 +162,7 @@ def main() -> int:
             *(ROOT / "kernels/cpu").glob("*.c"),
             *(ROOT / "kernels/cuda").glob("*.c"),
             *(ROOT / "graph").glob("*.c"),
+            *(ROOT / "tools").rglob("*.c"),
         ]
     )
     python = sys.executable
