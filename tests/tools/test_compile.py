@@ -13,6 +13,7 @@ import plait as mx
 import pytest
 from plait import nd, sym
 from plait.__main__ import main
+from plait.compat import onnx
 from plait.gluon import nn
 from plait.kernels.record import Type
 from plait.tools.compile import CompileError, compile_block
@@ -172,6 +173,23 @@ def test_files_are_compiled_without_their_label(module_files, capsys):
     header = Path("made/net.h").read_text()
     assert "net_run(plait_net *net, const float *data, float *softmax" in header
     assert "-mavx" not in Path("made/Makefile").read_text()
+
+
+def test_an_onnx_file_is_compiled(module_files, capsys):
+    pytest.importorskip("onnx")
+    net = nn.HybridSequential()
+    net.add(nn.Dense(3, in_units=4))
+    net.initialize()
+    net.hybridize()
+    net(nd.ones((1, 4)))
+    net.export("dense")
+    onnx.export_model(
+        "dense-symbol.json", "dense-0000.params", {"data": (1, 4)}, "float32", "d.onnx"
+    )
+    assert main(["compile", "d.onnx", "--shape", "data=1,4", "-o", "made"]) == 0
+    assert "const float *data" in Path("made/net.h").read_text()
+    assert main(["compile", "d.onnx", "--shape", "x=1,4", "-o", "made"]) == 1
+    assert "has the inputs data, got --shape for x" in capsys.readouterr().err
 
 
 def test_a_folder_is_written_again_only_where_it_changes(module_files):

@@ -90,7 +90,14 @@ def load(
     """
     types = {n: Type(s, dtype_name(dtypes.get(n, "float32"))) for n, s in shapes.items()}
     if symbol.endswith(".onnx"):
-        return onnx.load(symbol), types, []
+        block = onnx.load(symbol)
+        declared = [i.name for i in block.inputs]
+        if set(declared) != types.keys():
+            raise CompileError(
+                f"compile: {symbol} has the inputs {', '.join(declared)}, got --shape for"
+                f" {', '.join(types)}"
+            )
+        return block, {n: types[n] for n in declared}, []
     if params is None:
         raise ValueError(f"compile: {symbol} needs its file of parameters, X-0000.params")
     graph = sym.load(symbol)

@@ -300,10 +300,10 @@ def _makefile(network: Network, isa: str, sources: Sequence[Path], made: Sequenc
 CC ?= cc
 CFLAGS = -O3
 ISA = {" ".join(f"-m{f}" for f in flags if f)}
-FLAGS = $(CFLAGS) -std=gnu11 -fPIC -pthread -fvisibility=hidden -ffunction-sections \
-        -fdata-sections -I. -Isource -Isource/kernels/cpu
+FLAGS = $(CFLAGS) -std=gnu11 -D_GNU_SOURCE -fPIC -pthread -fvisibility=hidden \
+        -ffunction-sections -fdata-sections -I. -Isource -Isource/kernels/cpu
 # as plait's own kernels are compiled, so that results are the same bits
-MATH = -D_GNU_SOURCE -DPLK_ONE_BLOCK -fno-math-errno -fno-trapping-math -fno-thread-jumps -fwrapv \
+MATH = -DPLK_ONE_BLOCK -fno-math-errno -fno-trapping-math -fno-thread-jumps -fwrapv \
        -include source/runtime/allocate.h $(ISA)
 
 KERNELS = {objects(kernels)}

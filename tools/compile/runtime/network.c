@@ -1,5 +1,4 @@
 /* Runs a network: its steps in order, on one arena. */
-#define _GNU_SOURCE
 #include "thread.h"
 #include "engine/core/error.h"
 
