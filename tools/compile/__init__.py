@@ -106,7 +106,7 @@ def load(
         raise CompileError(
             f"compile: {symbol} has no variable {wrong[0]!r}, those are {', '.join(variables)}"
         )
-    saved = {name.partition(":")[2] or name for name in serialization.load(params)}
+    saved = {str(name).partition(":")[2] or name for name in serialization.load(params)}
     unknown = [n for n in variables if n not in types and n not in saved]
     if unknown:  # labels of losses, which prediction does not read
         found, _, _ = graph.infer_shape_partial(**shapes)

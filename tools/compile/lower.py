@@ -37,10 +37,10 @@ class Array(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """Where an array of a step lies. kind: "input", "output" (of that index), ARENA or WEIGHTS."""
+    """Where an array of a step lies. kind: "input" or "output" (array: its number), ARENA, WEIGHTS."""
 
     kind: str
-    index: int
+    array: int
     offset: int
 
 
@@ -113,13 +113,13 @@ def lower(
         if plan.op.has(LossLayer):  # their kernels read no label
             slots = tuple(
                 Slot(WEIGHTS, 0, weights.add(bytes(plan.in_specs[k].nbytes)))
-                if 0 < k < plan.n_in and s.kind == "input" and s.index in left_out
+                if 0 < k < plan.n_in and s.kind == "input" and s.array in left_out
                 else s
                 for k, s in enumerate(slots)
             )
         steps.append(_step(node, plan, slots, isa))
     kept = {n: t for n, t in inputs.items() if n not in optional}
-    taken = {s.index for step in steps for s in step.slots if s.kind == "input"}
+    taken = {s.array for step in steps for s in step.slots if s.kind == "input"}
     if needs := [n for i, n in enumerate(inputs) if i in taken & left_out]:
         raise CompileError(
             f"compile: {needs[0]} is neither a parameter nor an input, but prediction reads it\n"

@@ -111,7 +111,7 @@ class Loops:
         )
 
 
-def number(value: float | int | bool, kind: str) -> str:
+def number(value: Any, kind: str) -> str:
     """A number of a C type as C."""
     if kind in ("float", "double"):
         if value != value:

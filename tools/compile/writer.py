@@ -164,7 +164,9 @@ def _network(network: Network, isa: str, loops: Loops) -> str:
         made = (step.struct, values.parameters(step)) if step.struct else None
         of_step.append(None if made is None else texts.setdefault(made, len(texts)))
     functions = dict.fromkeys(s.function for s in network.steps)
-    slots, scalars, rows = [], [], []
+    slots: list[str] = []
+    scalars: list[str] = []
+    rows: list[str] = []
     for step, which in zip(network.steps, of_step):
         given = f"scalars + {len(scalars)}" if step.scalars else "NULL"
         params = "NULL" if which is None else f"&params_{which}"
@@ -173,10 +175,12 @@ def _network(network: Network, isa: str, loops: Loops) -> str:
             f" {_quoted(step.name)}}},"
         )
         scalars += [number(x, "double") for x in step.scalars]
-        slots += [f"    {{{KINDS[s.kind]}, {s.index}, {s.offset}}}," for s in step.slots]
+        slots += [f"    {{{KINDS[s.kind]}, {s.array}, {s.offset}}}," for s in step.slots]
     headers = dict.fromkeys(declares(s) for s in structs)
     included = "".join(f'#include "{h.name}"\n' for h in headers if h.suffix == ".h")
-    own = "".join(CFFI.search(h.read_text())[1].strip() + "\n" for h in headers if h.suffix == ".c")
+    own = "".join(
+        CFFI.findall(h.read_text())[0].strip() + "\n" for h in headers if h.suffix == ".c"
+    )
     kernel = "(const void *params, void *const *bufs, const double *scalars);\n"
     name = network.name
     arguments = _arguments(network)
