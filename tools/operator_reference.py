@@ -188,7 +188,7 @@ class Writer:
                 call = node.value if isinstance(node, ast.Expr) else None
                 if isinstance(call, ast.Call) and call.args:
                     name = getattr(call.args[0], "value", None)
-                    found.setdefault(name, (path, node.lineno)) if isinstance(name, str) else None
+                    found.setdefault(name, (path, call.lineno)) if isinstance(name, str) else None
         return found
 
     def place(self, op: Operator) -> tuple[Path, int]:
@@ -197,8 +197,7 @@ class Writer:
             return self.places[op.name]
         for rule in (op.grad, op.ref, op.infer):
             code = getattr(inspect.unwrap(rule), "__code__", None) if rule else None
-            path = Path(code.co_filename).resolve() if code else ROOT
-            if FOLDER in path.parents:
+            if code and FOLDER in (path := Path(code.co_filename).resolve()).parents:
                 return path, code.co_firstlineno
         return FOLDER / "__init__.py", 1
 

@@ -70,7 +70,8 @@ static void run_one(void *arg, int64_t i)
         __atomic_store_n(&b->status, status, __ATOMIC_RELAXED);
 }
 
-/* Of float32; plk_gemm_narrow: of the other dtypes. bufs: a, b, bias if any, residual if any, c, input of the activation if kept, sums of A if any */
+/* Of float32; plk_gemm_narrow: of the other dtypes. bufs: a, b, bias if any, residual if any, c, input of the
+ * activation if kept, sums of A if any */
 PLK_KERNEL(plk_gemm_run)
 {
     const plk_gemm *g = params;

@@ -176,7 +176,7 @@ def _measure(args, servers: list[Server], nets: list[str], concurrencies: list[i
             print(json.dumps(asked), file=given, flush=True)
             found = json.loads(said.readline())
             used = server.processor_seconds() - before
-            return {**found, "cpu": 1e3 * used / max(found["codes"].get("200", 0), 1)}
+            return {**found, "processor": 1e3 * used / max(found["codes"].get("200", 0), 1)}
 
         for name in nets:
             for concurrency in concurrencies:
@@ -191,7 +191,7 @@ def _measure(args, servers: list[Server], nets: list[str], concurrencies: list[i
 
 
 def _row(name: str, concurrency: int, server: str, rounds: list[dict]) -> str:
-    cells = [statistics.median(r[k] for r in rounds) for k in ("rate", "p50", "p99", "cpu")]
+    cells = [statistics.median(r[k] for r in rounds) for k in ("rate", "p50", "p99", "processor")]
     codes = [r["codes"] for r in rounds]
     refused = sum(c.get("503", 0) for c in codes)
     errors = sum(n for c in codes for code, n in c.items() if code not in ("200", "503"))
@@ -220,7 +220,7 @@ def main(argv: list[str] | None = None) -> int:
     nets = args.nets or list(NETS)
     if wrong := [n for n in nets if n not in NETS]:
         parser.error(f"no network {wrong[0]!r}; those are {', '.join(NETS)}")
-    head = ("requests/s", "p50", "p99", "cpu", "refused", "errors")
+    head = ("requests/s", "p50", "p99", "processor", "refused", "errors")
     print(ROW.format("network", "clients", "server", *head), flush=True)
     with tempfile.TemporaryDirectory() as folder:
         _write(Path(folder), nets, bool(args.onnxruntime))
