@@ -37,7 +37,8 @@ class Array(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """Where an array of a step lies. kind: "input" or "output" (array: its number), ARENA, WEIGHTS."""
+    """Where an array of a step lies. kind: "input" or "output" (array: its number), ARENA or
+    WEIGHTS."""
 
     kind: str
     array: int
