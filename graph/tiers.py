@@ -15,7 +15,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from ..engine import settings
@@ -162,10 +162,14 @@ class Tiered(ABC):
             else:
                 self.change(hits + self.lead)
 
+    def waits_for_submission(self) -> bool:
+        """Has it a call at which it changes, and is it not compiled yet?"""
+        return self.queued and not (self.submitted or self.changed)
+
     def submit(self) -> None:
         """Gives it to the compiler, after what must be compiled before it."""
         with _compiler.changing:
-            if self.queued and not (self.submitted or self.changed):
+            if self.waits_for_submission():
                 for job in self.below():
                     job.submit()
                 self.submitted = _compiler.submit(self)
@@ -255,7 +259,7 @@ class Compiler:
         checked."""
         if threading.current_thread() is self._thread:
             return True
-        for job in _in_use():
+        for job in _in_use(Tiered.waits_for_submission):
             job.submit()
         with self._changed:
             done = self._changed.wait_for(lambda: not self._jobs and self._busy is None, timeout)
@@ -398,9 +402,10 @@ def waiting(plan: Any) -> int:
     )
 
 
-def _in_use() -> list[Tiered]:
-    """All that can still be called, in the order in which they were made."""
-    return sorted([job for job in list(_alive) if job.in_use()], key=lambda job: job._number)
+def _in_use(wanted: Callable[[Tiered], bool] = lambda job: True) -> list[Tiered]:
+    """All wanted ones that can still be called, in the order in which they were made."""
+    found = [job for job in list(_alive) if wanted(job) and job.in_use()]
+    return sorted(found, key=lambda job: job._number)
 
 
 def wait_compiled(timeout: float | None = None) -> bool:

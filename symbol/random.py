@@ -125,5 +125,5 @@ def randint(
 if TYPE_CHECKING:
     from ._random_operators import *
 else:  # `uniform_like` ...: as many samples as an array has elements
-    make = lambda full, name: function_of(full, full)
-    __getattr__, __dir__ = derive(__name__, make, "_random_", shown="sym.random")
+    _make = lambda full, name: function_of(full, full)
+    __getattr__, __dir__ = derive(__name__, _make, "_random_", shown="sym.random")

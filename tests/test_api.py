@@ -265,7 +265,7 @@ OURS = {
     "mxnet.engine": "Context DeadlineExceeded MXNetError PENDING Var abort cpu cpu_pinned"
     " cpu_shared current_context ffi gpu gpu_memory_info is_naive num_gpus push raise_last"
     " set_naive stats trim wait wait_for_var waitall",
-    "mxnet.gluon.contrib.estimator": "ProgressBarHandler TensorBoardHandler",
+    "mxnet.gluon.contrib.estimator": "HistoryHandler ProgressBarHandler TensorBoardHandler",
     "mxnet.gluon.contrib.rnn": "dynamic_unroll",
     "mxnet.gluon.data": "IntervalSampler SplitSampler",
     "mxnet.gluon.data.vision": "Digits",

@@ -163,6 +163,27 @@ function("nancumsum")(
 )
 
 
+@function("cumprod")
+def _cumprod(g: Graph, x: Tensor, axis: int | None = None, dtype: Any = None, **_: Any) -> Tensor:
+    """By doubling: after each step an element is the product of 1, 2, 4 ... up to its own."""
+    if axis is None:
+        x, axis = np.reshape(x, (-1,)), 0
+    x = x if dtype is None else x.astype(dtype)
+    axis, step = axis % x.ndim, 1
+    part = lambda begin, end: x[(*(slice(None),) * axis, slice(begin, end))]
+    while step < x.shape[axis]:
+        n = x.shape[axis]
+        x = np.concatenate([part(0, step), part(step, n) * part(0, n - step)], axis)
+        step *= 2
+    return x
+
+
+@function("isin")
+def _isin(g: Graph, x: Tensor, tests: Tensor, invert: bool = False, **_: Any) -> Tensor:
+    found = np.any(np.expand_dims(x, -1) == np.reshape(tests, (-1,)), axis=-1)
+    return ~found if invert else found
+
+
 @function("average")
 def _average(g: Graph, x: Tensor, axis: Any = None, weights: Any = None, **_: Any) -> Tensor:
     if weights is None:
