@@ -16,7 +16,7 @@ from ..kernels import backend as backends
 from ..kernels.record import lookup
 from ..kernels.size import NoValue
 from ..kernels.spec import Spec
-from ..kernels.traits import Lowered, RowScatter, Sum
+from ..kernels.traits import Lowered, PythonKernel, RowScatter, Sum
 from . import residuals
 from .derived import Derived
 from .digest import digest
@@ -276,7 +276,7 @@ class Forward(Derived):
         Program."""
         device = self.source.in_specs[0].device
         computed = [*graphs["outputs"], *graphs["kept"]]
-        if one_device(computed, [device]) is None or has_bodies(computed):
+        if one_device(computed, [device]) is None or has_code(computed):
             return graphs, None
         exact = optimized(computed, graphs["variables"], device, None, 0)
         program = exact_program(exact, evaluate(exact.constants, device), device, self.source.name)
@@ -338,9 +338,11 @@ class Recording:
         self.nodes: set[Node] = set()
 
 
-def has_bodies(outputs: Sequence[Value]) -> bool:
-    """Is there control flow in a graph?"""
-    return any([n.op is not None and n.op.has(Lowered) for n in topological(outputs)])
+def has_code(outputs: Sequence[Value]) -> bool:
+    """Are there loops and conditions in a graph, or operators in Python? Their bodies are typed by
+    code that may do anything."""
+    ops = {n.op for n in topological(outputs)}
+    return any([op is not None and (op.has(Lowered) or op.has(PythonKernel)) for op in ops])
 
 
 class MissingHeadGradient(MXNetError):
@@ -383,7 +385,7 @@ class Derivative(NamedTuple):
     def exact(self) -> tuple[Exact | None, Any]:
         """The graph of its program at tier 0, or None where it has several; the rest."""
         device = one_device(self.outputs, self.devices, self.wanted)
-        if device is None or self.layouts or has_bodies(self.outputs):
+        if device is None or self.layouts or has_code(self.outputs):
             return None, None
         about = device, self.sources, self.written, self.rows
         return optimized(self.outputs, self.variables, device, None, 0), about
