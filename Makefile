@@ -1,4 +1,4 @@
-# The whole interface: make train | test | check | fuzz | sanitize | aarch64 | bench | docs | translations | oracle | downstream | array-api |
+# The whole interface: make train | test | check | fuzz | sanitize | aarch64 | bench | docs | translations | site | site-check | oracle | downstream | array-api |
 # onnx-conformance | wheels, for many processes dist-test | dist-bench, and for GPUs gpu-check | gpu-test | gpu-bench. Everything lives in .venv.
 PYTHON ?= python3
 VENV   := .venv
@@ -9,10 +9,11 @@ NATIVE := $(shell find engine kernels graph -name '*.c' -o -name '*.h') engine/f
           $(wildcard kernels/ops/*.py kernels/loops/*.py) \
           $(addprefix kernels/,record.py params.py traits.py pointwise.py activations.py statements.py update_loops.py) setup.py pyproject.toml
 
-.PHONY: train test check fuzz sanitize aarch64 kills dist-test dist-bench bench docs translations oracle downstream array-api onnx-conformance wheels gpu-check gpu-test gpu-bench clean
+.PHONY: train test check fuzz sanitize aarch64 kills dist-test dist-bench bench docs translations site site-check oracle downstream array-api onnx-conformance wheels gpu-check gpu-test gpu-bench clean
 
+# on Fashion-MNIST if it is installed (apt-get install dataset-fashion-mnist), else on digits: make train ARGS="--data my-pictures"
 train: $(VENV)/installed
-	$(BIN)/python docs/examples/train_digits.py $(ARGS)
+	$(BIN)/python -m plait train $(ARGS)
 
 # on the kernels of a lesser machine: make test ARGS="--isa avx2"
 test: $(VENV)/installed
@@ -118,6 +119,20 @@ docs: $(VENV)/installed
 translations:
 	$(PYTHON) tests/translations.py $(ARGS)
 
+# the documentation as a site in out/site, by Sphinx in an environment of its own; refuses broken links
+site: docs .site/installed
+	$(BIN)/python docs/site/stage.py out/site-pages
+	.site/bin/python -m sphinx -q -W --keep-going -j auto -c docs/site out/site-pages out/site
+
+# every page of the site in a headless Chromium; on Debian: chromium, chromium-driver
+site-check: site
+	.site/bin/python docs/site/browse.py out/site $(ARGS)
+
+.site/installed: docs/site/requirements.txt
+	$(PYTHON) -m venv .site
+	.site/bin/pip install -q --disable-pip-version-check -r $<
+	touch $@
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check --upgrade pip
@@ -128,4 +143,4 @@ $(VENV)/installed: $(VENV)/bin/python $(NATIVE)
 	touch $@
 
 clean:
-	rm -rf $(VENV) .downstream .array-api .openmpi build *.egg-info engine/_core.* kernels/cpu/generated
+	rm -rf $(VENV) .site .downstream .array-api .openmpi build *.egg-info engine/_core.* kernels/cpu/generated

@@ -86,6 +86,7 @@ MODULES = {  # attribute of mx -> module of this package
     "rnn": "compat.rnn",
     "test_utils": "compat.test_utils",
 }
+NUMPY_FILES = "_op arrayprint function_base io set_functions stride_tricks utils".split()
 PATHS = {  # modules that are not in the folder where users import them
     "compat.contrib.amp": "gluon.amp",
     "compat.contrib.onnx": "compat.onnx",
@@ -100,9 +101,15 @@ PATHS = {  # modules that are not in the folder where users import them
     "ndarray.np": "ndarray.numpy",
     "ndarray.npx": "ndarray.numpy_extension",
     "ndarray.numpy.multiarray": "ndarray.numpy.array",
+    "ndarray.numpy.fallback_linalg": "ndarray.numpy.linalg",
+    **{f"ndarray.numpy.{name}": "ndarray.numpy" for name in NUMPY_FILES},
+    **{f"ndarray.numpy_extension.{name}": "ndarray.numpy_extension" for name in ("_op", "utils")},
     "ndarray.numpy_extension.image": "data.image.numpy",
     "symbol.np": "symbol.numpy",
     "symbol.npx": "symbol.numpy_extension",
+    "symbol.numpy._op": "symbol.numpy",
+    "symbol.numpy._symbol": "symbol.numpy",
+    "symbol.numpy_extension._op": "symbol.numpy_extension",
 }
 NAMES = {  # attribute of mx -> (module, name there)
     "Context": ("engine.device", "Context"),
@@ -137,7 +144,11 @@ HOOKS = {  # what a room needs of one that stands on it: engine/hooks.py
     "operators of a front": ("graph.fronts", "operators_of"),
     "kernel of a decomposition": ("graph.decompositions", "decomposition_entry"),
     "collective": ("dist.collectives", "run"),
+    "state of traces": ("gluon.tracing", "tracing_state"),
+    "place in a job": ("dist.environment", "of_environment"),
     "trace of a block": ("gluon.trace", "Trace"),
+    "signature of a block": ("gluon.report", "signature"),
+    "drawing of an error": ("symbol.plot_error", "plot_error"),
     "export to ONNX": ("compat.onnx", "export_model"),
     "block of a symbol": ("gluon.symbol_block", "SymbolBlock"),
     "custom instances": ("ndarray.custom", "Instances"),

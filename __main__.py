@@ -10,13 +10,16 @@ from .engine.error import MXNetError
 
 TOOLS = {  # word: (module of tools/, what it does)
     "caffe": ("caffe", "convert a network of Caffe: caffe convert --help"),
+    "compile": ("compile", "write a network as C, which runs without Python: compile --help"),
     "launch": ("launch", "start a script on several processes: launch --help"),
     "info": ("info", "versions, devices, settings: what an issue report needs"),
     "draw": ("draw", "draw a graph file: draw --help"),
     "docs": ("reference", "write the reference: operators and modules"),
     "im2rec": ("im2rec", "make record files of images: im2rec --help"),
     "onnx": ("onnx", "networks as ONNX files and back: onnx --help"),
+    "serve": ("serve", "serve models over HTTP: serve --help"),
     "train": ("train", "train an image classifier: train --help"),
+    "predict": ("predict", "classify pictures with it: predict --help"),
     "bench": ("benchmark", "time the workloads, beside torch when it is installed: bench --help"),
 }
 

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from . import _array, callback, imports, interrupt, location, settings
+from . import _array, callback, imports, interrupt, layers, location, settings
 from ._core import ffi, lib
 from .callback import PENDING
 from .device import (
@@ -290,11 +290,21 @@ def wait(handle: int, for_write: bool = False) -> None:
     overwritten.
     """
     block = lib.pl_wait_write if for_write else lib.pl_wait_read
+    if layers.watched and not _naive:  # there waits are only looks for errors
+        name_waits()
     status = block(handle, POLL_MS)
     while status == _AGAIN:
         status = block(handle, POLL_MS)
     if status:
         raise_last()
+
+
+def is_ready(handle: int, patience_ms: int = 0) -> bool:
+    """Are the earlier writes of an array done? Waits for them at most so long. Raises as `wait`."""
+    status = lib.pl_wait_read(handle, patience_ms)
+    if status and status != _AGAIN:
+        raise_last()
+    return status != _AGAIN
 
 
 def wait_for_var(array: Any, for_write: bool = False) -> None:
@@ -305,11 +315,20 @@ def wait_for_var(array: Any, for_write: bool = False) -> None:
 def waitall() -> None:
     """Waits for all operations. Raises the oldest error not yet reported; call again for
     the next one."""
+    if layers.watched:
+        name_waits()
     status = lib.pl_wait_all(POLL_MS)
     while status == _AGAIN:
         status = lib.pl_wait_all(POLL_MS)
     if status:
         raise_last()
+
+
+def name_waits() -> None:
+    """For the profiler: this thread's waits are of the user's line, and have the name of the
+    function that was called there, such as asnumpy."""
+    at, function = location.capture_call()
+    lib.pl_profiler_name_waits(layers.pointer(function), at)
 
 
 def set_bulk_size(size: int) -> int:
@@ -437,7 +456,9 @@ lib.pl_engine_set_limits(
 lib.pl_engine_set_patience(POLL_MS)
 atexit.register(interrupt.remember)
 atexit.register(_close)
-lib.pl_profiler_print("ops" in settings.get("PLAIT_LOG"))
+if "ops" in settings.get("PLAIT_LOG"):
+    lib.pl_profiler_print(1)
+    layers.watch(True)
 if settings.get("PLAIT_PROFILE"):
     from . import profiler  # only then: it needs json
 

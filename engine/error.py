@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterable
 from typing import Any
 
+from . import hooks
+
 
 class MXNetError(RuntimeError):
     """Base of every error that plait raises; the name scripts written for MXNet expect."""
@@ -135,11 +137,27 @@ class DeadlineExceeded(MXNetError, TimeoutError):
 
 
 class OperatorError(MXNetError, ValueError):
-    """A rule of an operator is broken: shapes, attributes, number of inputs."""
+    """A rule of an operator is broken: shapes, attributes, number of inputs.
+
+    failed: in a graph, the node that broke it and what was known of the values' shapes, for `plot`;
+    not pickled.
+    """
+
+    failed: tuple[Any, Any] | None = None
 
     def __init__(self, operator: str, rule: str, fix: str | None = None, at: str | None = None):
         super().__init__(compose(f"{operator}: {rule}", at, fix))
         self.operator, self.rule, self.fix, self.at = operator, rule, fix, at
+
+    def __reduce__(self):
+        rebuild, (kind, deferred, args, state) = super().__reduce__()
+        state.pop("failed", None)
+        return rebuild, (kind, deferred, args, state)
+
+    def plot(self) -> Any:
+        """A drawing of the failing node, red, and the nodes before it; see mx.viz.plot_error.
+        Raises ValueError for an error outside a graph."""
+        return hooks.get("drawing of an error")(self)
 
     def locate(self, at: str) -> None:
         """Says where it happened, unless it is known already."""

@@ -20,6 +20,15 @@ def _is_inside(module: str) -> bool:
     return module == PACKAGE or module.startswith(PACKAGE + ".")
 
 
+def capture_call() -> tuple[int, str]:
+    """`capture`, and the name of the package's function that was called there."""
+    frame: FrameType | None = sys._getframe(1)
+    name = ""
+    while frame is not None and _is_inside(frame.f_globals.get("__name__", "")):
+        name, frame = frame.f_code.co_name, frame.f_back
+    return _of_frame(frame), name
+
+
 def capture() -> int:
     """The location of the innermost frame outside the package; -1 if there is none."""
     frame: FrameType | None = sys._getframe(1)
@@ -31,7 +40,11 @@ def capture() -> int:
         if not inside:
             break
         frame = frame.f_back
-    else:
+    return _of_frame(frame)
+
+
+def _of_frame(frame: FrameType | None) -> int:
+    if frame is None:
         return -1
     code, instruction = frame.f_code, frame.f_lasti
     known = _ids.get(id(code))

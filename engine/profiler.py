@@ -12,31 +12,23 @@ True
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple, Self
 
-from . import files
-from ._core import ffi, lib
+from . import files, layers
+from ._core import lib
 from .error import MXNetError
+from .profile_events import Span, take, with_layers
+from .profile_trace import Trace, file_of_rank, place, text
+from .profile_trace import merge as merge
 
 
 class ProfilerError(MXNetError, ValueError):
     """A wrong argument of a profiler function."""
-
-
-class _Event(NamedTuple):
-    """A finished span. Times in ns of the core's monotonic clock."""
-
-    name: str
-    category: str
-    start: int
-    end: int
-    thread: str
-    args: dict[str, Any]
-    in_flight: bool = False  # it overlaps with others of its thread
 
 
 class _Sample(NamedTuple):
@@ -56,13 +48,7 @@ class _Mark(NamedTuple):
     thread: str
 
 
-CATEGORIES = {
-    lib.PL_EVENT_OP: "operator",
-    lib.PL_EVENT_INSTRUCTION: "instruction",
-    lib.PL_EVENT_FLIGHT: "operator",
-}
 MEMORY, DEVICE_STORAGE = "Memory: cpu/0", "Device Storage"
-TAKE = 4096  # events read from the core in one call
 FLAGS = (
     "profile_all",
     "profile_symbolic",
@@ -77,10 +63,10 @@ SORTS = ("total", "avg", "min", "max", "count")
 _lock = threading.RLock()
 _config: dict[str, Any] = {"filename": "profile.json", "profile_memory": True}
 _state = "stop"
-_events: list[_Event] = []
+_events: list[Span] = []
 _samples: list[_Sample] = []
 _marks: list[_Mark] = []
-_texts: dict[Any, str] = {}  # the core's names are never freed: one decoding each
+_watches: list[list[Span]] = []  # that `recording` fills
 
 
 def set_config(**kwargs: Any) -> None:
@@ -112,10 +98,11 @@ def set_state(state: str = "stop", profile_process: str = "worker") -> None:
     if state not in ("run", "stop"):
         raise ProfilerError(f"profiler.set_state: state must be 'run' or 'stop', got {state!r}")
     with _lock:
-        if state == "stop":
-            _collect()
-        lib.pl_profiler_set(state == "run")
+        if state == _state:
+            return
+        _collect()
         _state = state
+    _switch(state == "run")
 
 
 def start(profile_process: str = "worker") -> None:
@@ -135,118 +122,69 @@ def pause(profile_process: str = "worker") -> None:
 
 def resume(profile_process: str = "worker") -> None:
     """Goes on recording, if the state is 'run'."""
-    lib.pl_profiler_set(_state == "run")
-
-
-def _text(pointer) -> str:
-    text = _texts.get(pointer)
-    if text is None:
-        text = _texts[pointer] = ffi.string(pointer).decode(errors="replace")
-    return text
+    lib.pl_profiler_set(_n_wanting > 0)
 
 
 def _collect() -> None:
     """Takes over what the core recorded since the last time. With the lock."""
-    buffer = ffi.new("pl_event[]", TAKE)
-    found = []
-    while n := lib.pl_profiler_take(buffer, TAKE):
-        for e in buffer[0:n]:
-            args: dict[str, Any] = {}
-            if e.label != ffi.NULL:
-                args["shapes"] = _text(e.label)
-            if e.push_ns:
-                args["queued_us"] = max(0, e.start_ns - e.push_ns) / 1000
-            thread = _text(lib.pl_profiler_thread(e.thread))
-            flew = e.kind == lib.PL_EVENT_FLIGHT
-            if flew:
-                args["polled_us"] = e.polled_ns / 1000
-            found.append(
-                _Event(_text(e.name), CATEGORIES[e.kind], e.start_ns, e.end_ns, thread, args, flew)
-            )
-            if _config["profile_memory"]:
-                _samples.append(_Sample(MEMORY, DEVICE_STORAGE, e.end_ns, e.used_bytes))
-    _events.extend(sorted(found, key=lambda e: e.start))
+    found = take()
+    for watch in _watches:
+        watch += found
+    if _state != "run" and _watches:  # not asked for by set_state
+        return
+    _events.extend(found)
+    if _config["profile_memory"]:
+        ends = sorted((s for s in found if s.category != "wait"), key=lambda s: s.end)
+        _samples.extend(_Sample(MEMORY, DEVICE_STORAGE, s.end, s.used_bytes) for s in ends)
 
 
-def _row(event: _Event, ends: dict[str, int]) -> str:
-    """The row of an event, given those before it: spans of one row must not overlap, so each
-    operation in flight gets the first row that is free. ends: when each row's last one ended."""
-    if not event.in_flight:
-        return event.thread
-    for number in itertools.count(1):
-        row = f"{event.thread} in flight" + (f" {number}" if number > 1 else "")
-        if ends.get(row, 0) <= event.start:
-            break
-    ends[row] = event.end
-    return row
+@contextmanager
+def recording() -> Iterator[list[Span]]:
+    """Inside, operations are recorded into the list that it gives, which is complete afterwards;
+    also while the profiler runs, which keeps its own. Call waitall before, and at its end."""
+    found: list[Span] = []
+    with _lock:
+        _collect()
+        _watches.append(found)
+    _switch(True)
+    try:
+        yield found
+    finally:
+        with _lock:
+            _collect()
+            _watches.remove(found)
+        _switch(False)
+
+
+_n_wanting = 0
+
+
+def _switch(on: bool) -> None:
+    """One more wants events from the core, or one fewer."""
+    global _n_wanting
+    with _lock:
+        _n_wanting += 1 if on else -1
+        lib.pl_profiler_set(_n_wanting > 0)
+    layers.watch(on)
 
 
 def _trace() -> list[dict[str, Any]]:
     """The trace events of the Chrome format; times in microseconds."""
-    threads: dict[str, int] = {}
-    out: list[dict[str, Any]] = [
-        {"ph": "M", "pid": 0, "name": "process_name", "args": {"name": "plait"}}
-    ]
-
-    def tid(name: str) -> int:
-        if name not in threads:
-            threads[name] = len(threads)
-            out.append(
-                {
-                    "ph": "M",
-                    "pid": 0,
-                    "tid": threads[name],
-                    "name": "thread_name",
-                    "args": {"name": name},
-                }
-            )
-        return threads[name]
-
-    ends: dict[str, int] = {}
-    for e in sorted(_events, key=lambda e: e.start):
-        out.append(
-            {
-                "ph": "X",
-                "name": e.name,
-                "cat": e.category,
-                "ts": e.start / 1000,
-                "dur": (e.end - e.start) / 1000,
-                "pid": 0,
-                "tid": tid(_row(e, ends)),
-                "args": e.args,
-            }
-        )
+    trace = Trace(*place())
+    trace.spans(with_layers(sorted(_events, key=lambda s: s.start)))
     last: dict[str, float] = {}
     for s in sorted(_samples, key=lambda s: s.at):
         if last.get(s.name) != s.value:
             last[s.name] = s.value
-            out.append(
-                {
-                    "ph": "C",
-                    "name": s.name,
-                    "cat": s.category,
-                    "ts": s.at / 1000,
-                    "pid": 0,
-                    "args": {s.name: s.value},
-                }
-            )
+            trace.counter(s.name, s.category, s.at, s.value)
     for m in _marks:
-        out.append(
-            {
-                "ph": "i",
-                "name": m.name,
-                "cat": m.category,
-                "ts": m.at / 1000,
-                "pid": 0,
-                "tid": tid(m.thread),
-                "s": m.scope,
-            }
-        )
-    return out
+        trace.add("i", m.thread, m.name, m.category, m.at, s=m.scope)
+    return trace.events
 
 
 def dump(finished: bool = True, profile_process: str = "worker") -> None:
-    """Writes everything recorded so far to the configured file, a complete JSON each time.
+    """Writes everything recorded so far to the configured file, a complete JSON each time. In a job
+    of several ranks each writes one, `profile-0.json`, `profile-1.json`: see `merge`.
 
     finished: also stops recording. Raises FileError if the file cannot be written.
     """
@@ -254,9 +192,9 @@ def dump(finished: bool = True, profile_process: str = "worker") -> None:
         _collect()
         if finished:
             set_state("stop")
-        text = json.dumps({"traceEvents": _trace(), "displayTimeUnit": "ms"}, indent=0)
-        path = _config["filename"]
-        files.write(path, text.encode())
+        rank, n_ranks = place()
+        path = file_of_rank(_config["filename"], rank, n_ranks)
+        files.write(path, text(_trace(), rank, n_ranks).encode())
 
 
 def _aggregate() -> dict[str, dict[str, dict[str, float]]]:
@@ -380,7 +318,7 @@ class _Span:
         if _state == "run":
             thread = threading.current_thread().name
             _events.append(
-                _Event(self.name, str(self.domain), begin, lib.pl_profiler_now(), thread, {})
+                Span(self.name, str(self.domain), begin, lib.pl_profiler_now(), thread, {})
             )
 
     def __enter__(self) -> Self:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
-from ..engine import Context
+from ..engine import Context, layers
 from ..engine.error import InvalidType, InvalidValue, MissingMethod, MissingName, MXNetError
 from ..kernels.spec import DType
 from ..ndarray import serialization
@@ -17,12 +17,15 @@ from ..ndarray.ndarray import NDArray
 from ..ndarray.nesting import as_lists, flatten, unflatten
 from ..symbol.symbol import Symbol
 from ..training import initializer
-from . import block_state, shard
+from . import block_state, layer_path, shard
 from .hook import HookHandle
 from .parameter import Parameter
 from .parameter_dict import ParameterDict, check_names
 from .scope import BlockScope
 from .unready import owned
+
+if TYPE_CHECKING:
+    from .timeline import Timeline
 
 
 def _flatten(args, inout_str: str) -> tuple[list, int | list]:
@@ -91,13 +94,12 @@ class Block:
     def _alias(self) -> str:
         return self.__class__.__name__.lower()
 
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        """In Jupyter: the drawn graph once the block is hybridized and has run, else the text."""
-        if getattr(self, "_traces", None):
-            from ..symbol import viz
+    def _repr_html_(self) -> str:
+        """In Jupyter: a tree of blocks and parameters, and the drawn graph once the block is
+        hybridized and has run."""
+        from .notebook import block_html
 
-            return viz.plot_network(self, collapse=True)._repr_mimebundle_(include, exclude)
-        return {"text/plain": repr(self)}
+        return block_html(self)
 
     def __repr__(self):
         lines = [
@@ -265,6 +267,9 @@ class Block:
     def __call__(self, *args: Any) -> Any:
         """Runs forward, with the hooks around it. What it returns is the subclass's: an array, a
         Symbol or nested lists of them; a `Layer` says more."""
+        return layer_path.call(self, args) if layers.watched else self._call(*args)
+
+    def _call(self, *args):
         if self._forward_pre_hooks:
             for hook in list(self._forward_pre_hooks.values()):
                 hook(self, args)
@@ -300,11 +305,41 @@ class Block:
         """Prints layers, output shapes and numbers of parameters for the given inputs. The block
         must be initialized.
 
-        style: "mxnet" (a flat table), or "tree" (indented, with multiply-accumulates and bytes).
+        style: "mxnet" (a flat table), or "tree" (blocks inside indented, with multiply-adds
+            and the bytes of weights and outputs).
         """
         from .summary import print_summary
 
         print_summary(self, inputs, style)
+
+    def timeline(
+        self,
+        *inputs: Any,
+        loss: Any = None,
+        labels: Any = None,
+        backward: bool = False,
+        trainer: Any = None,
+        warmup: int = 3,
+        path: str | PathLike[str] | None = None,
+    ) -> Timeline:
+        """Runs one step and draws it: threads over time, each operation with its layer, waits, the
+        arrow from each push to its operation, and the critical path.
+
+        Args:
+            inputs: as for a call.
+            loss, labels: the step computes loss(net(*inputs), *labels).
+            backward: with gradients. trainer: with its step too, which changes the parameters.
+            warmup: steps before the one that is drawn: they finish initialization and compile.
+            path: also writes the picture, SVG, there.
+        Returns: a Timeline: shows itself in Jupyter; `.svg`, `.save(path)`, `.critical_path`;
+            printed, it says what the step's time consists of.
+        """
+        from .timeline import timeline
+
+        made = timeline(self, inputs, loss, labels, backward, trainer, warmup)
+        if path is not None:
+            made.save(path)
+        return made
 
     _is_container = False  # only calls its children: not a layer in a summary
 

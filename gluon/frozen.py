@@ -10,6 +10,7 @@ from ..engine import Context, location
 from ..engine.error import DynamicShape, MXNetError
 from ..engine.gc_pause import gc_paused
 from ..graph.frozen import Missing, Prepared
+from ..graph.graph import Value
 from ..graph.inference import typed_graph
 from ..graph.program import Program
 from ..kernels.spec import Spec, spec
@@ -24,6 +25,31 @@ class Call(NamedTuple):
     program: Program
     parameters: list[Parameter]
     trace: Trace
+
+
+class TypedTrace(NamedTuple):
+    """The graph of a trace with types: what graph.frozen.Prepared asks for. arrays: of the
+    parameters, None where one was released."""
+
+    outputs: list[Value]
+    data: list[Value]
+    parameters: list[Value]
+    names: list[str]
+    arrays: list[Any]
+
+
+def typed_trace(trace: Trace, specs: Sequence[Spec], device: Context) -> TypedTrace:
+    """The graph of a compiled trace for inputs of these specs, without training."""
+    graph = trace.graph
+    assert graph is not None
+    arrays = [p._data_on(device) if p._data is not None else None for p in trace.params]
+    types = {v.node: s.type for v, s in zip(graph.inputs, specs)}
+    known = graph.inputs[len(specs) :]
+    for v, p in zip(known, trace.params):
+        types[v.node] = v.type._replace(shape=p._sizes())
+    typed = typed_graph([*graph.outputs, *graph.inputs], types, False)
+    n, end = len(graph.outputs), len(graph.outputs) + len(specs)
+    return TypedTrace(typed[:n], typed[n:end], typed[end:], [p.name for p in trace.params], arrays)
 
 
 class Frozen:
@@ -92,17 +118,9 @@ class Frozen:
         return self.calls[key]
 
     def _compiled(self, trace: Trace, specs: Sequence[Spec], device: Context) -> Call:
-        graph = trace.graph
-        assert graph is not None
-        arrays = [p._data_on(device) if p._data is not None else None for p in trace.params]
-        types = {v.node: s.type for v, s in zip(graph.inputs, specs)}
-        known = graph.inputs[len(specs) :]
-        for v, p in zip(known, trace.params):
-            types[v.node] = v.type._replace(shape=p._sizes())
-        typed = typed_graph([*graph.outputs, *graph.inputs], types, False)
-        n, end = len(graph.outputs), len(graph.outputs) + len(specs)
-        names = [p.name for p in trace.params]
-        given = typed[:n], typed[n:end], typed[end:], names, arrays, device, self.block.name
+        typed = typed_trace(trace, specs, device)
+        arrays, names = typed.arrays, typed.names
+        given = *typed, device, self.block.name
         try:
             program, reads = self.prepared.program(*given)
         except Missing as missing:

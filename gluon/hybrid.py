@@ -196,8 +196,7 @@ class HybridBlock(Block):
 
     # ---- calling ---------------------------------------------------------------------------------
 
-    def __call__(self, *args: Any) -> Any:
-        """Runs forward and the hooks."""
+    def _call(self, *args):
         if self._forward_pre_hooks:
             for hook in list(self._forward_pre_hooks.values()):
                 hook(self, args)

@@ -75,7 +75,14 @@ class Loss(Layer):
 
 
 class L2Loss(Loss):
-    """Mean of (pred - label)^2 / 2."""
+    """Mean of (pred - label)^2 / 2.
+
+    Args:
+        weight: number by which the loss is multiplied, or None.
+        batch_axis: the axis of the samples; the mean is over all others.
+    Shapes: pred and label of one number of elements; sample_weight broadcasts against pred. Result
+        (N,).
+    """
 
     def __init__(self, weight: Any = 1.0, batch_axis: int = 0, **kwargs: Any):
         super().__init__(weight, batch_axis, **kwargs)
@@ -86,7 +93,14 @@ class L2Loss(Loss):
 
 
 class L1Loss(Loss):
-    """Mean of |pred - label|."""
+    """Mean of |pred - label|.
+
+    Args:
+        weight: number by which the loss is multiplied, or None.
+        batch_axis: the axis of the samples; the mean is over all others.
+    Shapes: pred and label of one number of elements; sample_weight broadcasts against pred. Result
+        (N,).
+    """
 
     def __init__(self, weight: Any = None, batch_axis: int = 0, **kwargs: Any):
         super().__init__(weight, batch_axis, **kwargs)
@@ -97,10 +111,14 @@ class L1Loss(Loss):
 
 
 class SigmoidBinaryCrossEntropyLoss(Loss):
-    """Cross entropy of independent yes/no labels in [0, 1].
+    """Mean of the cross entropies of independent yes/no labels in [0, 1].
 
-    from_sigmoid: pred holds probabilities, else logits. Input pos_weight: factor on the positive
-        term.
+    Args:
+        from_sigmoid: pred holds probabilities; else logits, which is numerically stabler.
+        weight: number by which the loss is multiplied, or None.
+        batch_axis: the axis of the samples; the mean is over all others.
+    Shapes: pred and label of one number of elements; sample_weight broadcasts against pred, as does
+        pos_weight, a factor on the positive term. Result (N,).
     """
 
     def __init__(
@@ -166,8 +184,16 @@ SoftmaxCELoss = SoftmaxCrossEntropyLoss
 
 
 class KLDivLoss(Loss):
-    """Kullback-Leibler divergence: sum of label * (log label - pred). pred: log probabilities
-    (from_logits), else logits."""
+    """Kullback-Leibler divergence: mean of label * (log label - pred).
+
+    Args:
+        from_logits: pred holds log probabilities; else logits, whose log_softmax is taken.
+        axis: of the classes.
+        weight: number by which the loss is multiplied, or None.
+        batch_axis: the axis of the samples; the mean is over all others.
+    Shapes: pred and label of one number of elements; sample_weight broadcasts against pred. Result
+        (N,).
+    """
 
     def __init__(
         self,
@@ -242,7 +268,16 @@ class CTCLoss(Loss):
 
 
 class HuberLoss(Loss):
-    """(pred - label)^2 / (2 rho) if the error is below rho, else |pred - label| - rho / 2."""
+    """Mean of (pred - label)^2 / (2 rho) where the error is at most rho, else of |pred - label| -
+    rho / 2.
+
+    Args:
+        rho: error from which on the loss grows linearly.
+        weight: number by which the loss is multiplied, or None.
+        batch_axis: the axis of the samples; the mean is over all others.
+    Shapes: pred and label of one number of elements; sample_weight broadcasts against pred. Result
+        (N,).
+    """
 
     def __init__(self, rho: float = 1, weight: Any = None, batch_axis: int = 0, **kwargs: Any):
         super().__init__(weight, batch_axis, **kwargs)
@@ -257,7 +292,15 @@ class HuberLoss(Loss):
 
 
 class HingeLoss(Loss):
-    """Mean of max(0, margin - pred * label); labels are -1 or 1."""
+    """Mean of max(0, margin - pred * label); labels are -1 or 1.
+
+    Args:
+        margin: the least pred * label that costs nothing.
+        weight: number by which the loss is multiplied, or None.
+        batch_axis: the axis of the samples; the mean is over all others.
+    Shapes: pred and label of one number of elements; sample_weight broadcasts against pred. Result
+        (N,).
+    """
 
     def __init__(self, margin: float = 1, weight: Any = None, batch_axis: int = 0, **kwargs: Any):
         super().__init__(weight, batch_axis, **kwargs)
@@ -269,7 +312,15 @@ class HingeLoss(Loss):
 
 
 class SquaredHingeLoss(Loss):
-    """Mean of max(0, margin - pred * label)^2; labels are -1 or 1."""
+    """Mean of max(0, margin - pred * label)^2; labels are -1 or 1.
+
+    Args:
+        margin: the least pred * label that costs nothing.
+        weight: number by which the loss is multiplied, or None.
+        batch_axis: the axis of the samples; the mean is over all others.
+    Shapes: pred and label of one number of elements; sample_weight broadcasts against pred. Result
+        (N,).
+    """
 
     def __init__(self, margin: float = 1, weight: Any = None, batch_axis: int = 0, **kwargs: Any):
         super().__init__(weight, batch_axis, **kwargs)
@@ -281,7 +332,16 @@ class SquaredHingeLoss(Loss):
 
 
 class LogisticLoss(Loss):
-    """Mean of log(1 + exp(-pred * label)). label_format: "signed" (-1, 1) or "binary" (0, 1)."""
+    """Mean of log(1 + exp(-pred * label)).
+
+    Args:
+        weight: number by which the loss is multiplied, or None.
+        batch_axis: the axis of the samples; the mean is over all others.
+        label_format: "signed", labels -1 and 1, or "binary", labels 0 and 1.
+    Shapes: pred and label of one number of elements; sample_weight broadcasts against pred. Result
+        (N,).
+    Raises: ValueError for another label_format.
+    """
 
     def __init__(
         self, weight: Any = None, batch_axis: int = 0, label_format: str = "signed", **kwargs: Any
@@ -302,7 +362,14 @@ class LogisticLoss(Loss):
 
 
 class TripletLoss(Loss):
-    """max(0, sum((positive - pred)^2 - (negative - pred)^2) + margin)."""
+    """max(0, sum((positive - pred)^2 - (negative - pred)^2) + margin) of each sample.
+
+    Args:
+        margin: by how much the negative must be farther than the positive to cost nothing.
+        weight: number by which the loss is multiplied, or None.
+        batch_axis: the axis of the samples.
+    Shapes: pred, positive, negative (N, ...). Result (N,).
+    """
 
     def __init__(self, margin: float = 1, weight: Any = None, batch_axis: int = 0, **kwargs: Any):
         super().__init__(weight, batch_axis, **kwargs)
@@ -354,7 +421,14 @@ class PoissonNLLLoss(Loss):
 
 
 class CosineEmbeddingLoss(Loss):
-    """1 - cos(input1, input2) where label is 1, max(0, cos - margin) where it is -1; (N, 1)."""
+    """1 - cos(input1, input2) where label is 1, max(0, cos - margin) where it is -1.
+
+    Args:
+        weight: number by which the loss is multiplied, or None.
+        batch_axis: the axis of the samples.
+        margin: the cosine below which pairs with label -1 cost nothing.
+    Shapes: input1, input2 (N, features), label (N,). Result (N, 1).
+    """
 
     def __init__(self, weight: Any = None, batch_axis: int = 0, margin: float = 0, **kwargs: Any):
         super().__init__(weight, batch_axis, **kwargs)

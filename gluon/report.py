@@ -34,13 +34,14 @@ def hybrid_report(block: Any) -> ProgramReport:
 def memory_report(block: Any, args: Any) -> MemoryReport:
     """args: as the block is called. Raises what tracing raises."""
     args = block._arguments(*args)
-    trained = _signature(block, args, True)
-    called = memory([_signature(block, args, False)])
+    trained = signature(block, args, True)
+    called = memory([signature(block, args, False)])
     return MemoryReport(block.name, called, memory([trained] if trained.wanted else []))
 
 
-def _signature(block, args, training: bool) -> Signature:
-    """That of a graph of the block's own, which counts no calls."""
+def signature(block: Any, args: Any, training: bool) -> Signature:
+    """That of a graph of the block's own, which counts no calls. args: as the block's graph has
+    them. Raises what tracing raises."""
     flat, _ = flatten_call(args, NDArray, "input")
     trace = Trace(block, args, training)
     trace.finish_parameters()

@@ -6,8 +6,12 @@ from math import prod
 from typing import Any
 
 from ..engine.error import MXNetError
+from ..engine.log import size
+from ..kernels.record import dtype_name
+from ..kernels.spec import ITEM_BYTES
 from ..ndarray import autograd
 from ..ndarray.ndarray import NDArray
+from .parameter import Parameter
 from .tracing import tracing_state
 
 ROW = "{:>20}  {:>42} {:>15}"
@@ -24,15 +28,18 @@ class _Row:
     def __init__(
         self,
         block: Any,
+        key: str,
         depth: int,
         begin: int,
         macs: int,
-        shape: str,
+        out: Any,
         n_params: int,
         n_trainable: int,
         n_shared: int,
     ):
-        self.block, self.depth, self.macs, self.shape = block, depth, macs, shape
+        self.block, self.key, self.depth, self.macs = block, key, depth, macs
+        self.shape, self.out_bytes = _shape_text(out), _bytes(out)
+        self.param_bytes = sum(_bytes(p) for p in block.params.values())
         # rows[begin:own index] belong to calls inside this one
         self.begin = begin
         self.n_params, self.n_trainable, self.n_shared = n_params, n_trainable, n_shared
@@ -58,29 +65,38 @@ def _shape_text(value) -> str:
     return str(found)
 
 
+def _bytes(value) -> int:
+    """Of arrays, of lists of them, or of a parameter."""
+    if isinstance(value, (list, tuple)):
+        return sum(map(_bytes, value))
+    known = isinstance(value, (NDArray, Parameter))
+    return prod(value.shape) * ITEM_BYTES[dtype_name(value.dtype)] if known else 0
+
+
 def _collect(block, inputs) -> list[_Row]:
     rows: list[_Row] = []
     seen: set = set()
     handles: list = []
     begins: list[int] = []
 
-    def watch(b, depth):
+    def watch(b, depth, key):
         def before(called, args):
             begins.append(len(rows))
 
         def hook(called, args, out):
             begin = begins.pop()
-            if tracing_state.tracer is not None or called._is_container:
+            if tracing_state.tracer is not None:
                 return
             own = list(called.params.values())
             count = {p: prod(p.shape) for p in own}
             rows.append(
                 _Row(
                     called,
+                    key,
                     depth,
                     begin,
                     called._macs(args, out) if isinstance(out, NDArray) else 0,
-                    _shape_text(out),
+                    out,
                     sum(count.values()),
                     sum(n for p, n in count.items() if p.grad_req != "null"),
                     sum(n for p, n in count.items() if p in seen),
@@ -89,12 +105,12 @@ def _collect(block, inputs) -> list[_Row]:
             seen.update(own)
 
         handles.extend([b.register_forward_pre_hook(before), b.register_forward_hook(hook)])
-        for child in b._children.values():
-            watch(child, depth + 1)
+        for name, child in b._children.items():
+            watch(child, depth + 1, name)
 
     eager, tracing_state.eager = tracing_state.eager, True  # layer by layer, even if hybridized
     try:
-        watch(block, 0)
+        watch(block, 0, "")
         with autograd.pause():
             block(*inputs)
     finally:
@@ -105,6 +121,7 @@ def _collect(block, inputs) -> list[_Row]:
 
 
 def _flat(block, inputs, rows) -> str:
+    rows = [row for row in rows if not row.block._is_container]
     lines = [
         "-" * WIDTH,
         ROW.format("Layer (type)", "Output Shape", "Param #"),
@@ -130,20 +147,25 @@ def _flat(block, inputs, rows) -> str:
 
 
 def _tree(rows) -> str:
-    """Layers below each other, children indented, with multiply-accumulates and the bytes of
-    parameters (float32)."""
-    row_text = "{:<40} {:>24} {:>12} {:>14} {:>12}"
-    lines = [row_text.format("Layer", "Output Shape", "Param #", "MACs", "Bytes")]
-    lines.append("-" * len(lines[0]))
+    """Blocks below each other, those inside indented, with multiply-adds and bytes."""
+    head = ["Layer", "Output shape", "Parameters", "Multiply-adds", "Weights", "Output"]
+    cells = [head]
     for row in _parents_first(rows, 0, len(rows)):
-        name = "  " * row.depth + f"{type(row.block).__name__} ({row.block.name})"
-        lines.append(row_text.format(name, row.shape, row.n_params, row.macs, 4 * row.n_params))
-    n = sum(r.n_params - r.n_shared for r in rows)
-    lines += [
-        "-" * len(lines[0]),
-        row_text.format("Total", "", n, sum(r.macs for r in rows), 4 * n),
+        name = "  " * row.depth + f"{row.key} {type(row.block).__name__}".strip()
+        numbers = f"{row.n_params:,}", f"{row.macs:,}", size(row.param_bytes), size(row.out_bytes)
+        cells.append([name, row.shape, *(["", "", "", ""] if row.block._is_container else numbers)])
+    parameters = {p for row in rows for p in row.block.params.values()}
+    layers = [row for row in rows if not row.block._is_container]
+    n, nbytes = sum(prod(p.shape) for p in parameters), sum(map(_bytes, parameters))
+    macs = sum(r.macs for r in layers)
+    cells.append(["Total", "", f"{n:,}", f"{macs:,}", size(nbytes), ""])
+    widths = [max(len(line[i]) for line in cells) for i in range(len(head))]
+    lines = [
+        "  ".join(c.ljust(w) if i < 2 else c.rjust(w) for i, (c, w) in enumerate(zip(x, widths)))
+        for x in cells
     ]
-    return "\n".join(lines)
+    rule = "-" * len(lines[0])
+    return "\n".join(line.rstrip() for line in [lines[0], rule, *lines[1:-1], rule, lines[-1]])
 
 
 def _parents_first(rows, begin, end):

@@ -23,6 +23,7 @@ from ..ndarray.creation import zeros
 from ..ndarray.monitored import Watcher, run_forward
 from ..ndarray.ndarray import NDArray, state
 from ..ndarray.nesting import Constant, flatten, unflatten
+from . import layer_path
 from .parameter import Held, Parameter, shape_is_known
 from .tracing import tracing_state
 
@@ -131,7 +132,8 @@ class Trace:
                     self.data[i] = self.data[i].as_np_ndarray()
             before = symbols_of(block, sym.Symbol)
             try:
-                out = block._run(*unflatten(self.in_structure, self.data))
+                with layer_path.top(block):
+                    out = block._run(*unflatten(self.in_structure, self.data))
             except DynamicShape as error:
                 error.__dict__["seen"] = dict(tracer.params)
                 raise

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..dist import Group, broadcast, init
-from ..engine import files
+from ..engine import files, layers
 from ..engine.error import InvalidValue
 from ..ndarray.autograd import rank_gradients
 from ..ndarray.saved_state import CHECKPOINT, StateError, copied, merged, parse, states_of
@@ -338,6 +338,16 @@ class Trainer:
         """
         if not isinstance(batch_size, (int, float, np.number)) or batch_size <= 0:
             raise TrainerError(f"step: batch_size must be a number above 0, got {batch_size!r}")
+        if not layers.watched:
+            self._step(batch_size, ignore_stale_grad)
+            return
+        before = layers.enter("Trainer")
+        try:
+            self._step(batch_size, ignore_stale_grad)
+        finally:
+            layers.enter(before)
+
+    def _step(self, batch_size: float, ignore_stale_grad: bool) -> None:
         self._optimizer.rescale_grad = self._scale / batch_size
         self._init_kvstore()
         if self._update_on_kvstore:

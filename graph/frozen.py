@@ -9,7 +9,7 @@ another layout gets it from the one that is there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..engine.error import MXNetError
 from ..kernels.record import lookup
@@ -39,6 +39,17 @@ class Fixed:
         return self.arrays
 
 
+class Parts(NamedTuple):
+    """A graph with prepared weights. given: its variables: the data, the parameters that it reads
+    as they are (their numbers: reads), then those of the arrays constants and prepared."""
+
+    outputs: list[Value]
+    given: list[Value]
+    reads: list[int]
+    constants: list[Any]
+    prepared: list[Any]
+
+
 class Prepared:
     """The prepared arrays of a network: by digest and device, then by layout."""
 
@@ -59,7 +70,26 @@ class Prepared:
         device: Any,
         name: str,
     ) -> tuple[Program, list[int]]:
-        """(a program, the numbers of the parameters that it reads as they are, after its data).
+        """(a program, the numbers of the parameters that it reads as they are, after its data). See
+        parts. Raises Missing."""
+        parts = self.parts(outputs, data, parameters, names, arrays, device)
+        program = assemble(parts.outputs, parts.given, device, name, 1, at_once(device))
+        program.n_in, program.tier = len(data) + len(parts.reads), 1
+        program.constants = tuple(parts.constants)
+        if parts.prepared:
+            program.prepack = Fixed(parts.prepared)
+        return program, parts.reads
+
+    def parts(
+        self,
+        outputs: Sequence[Value],
+        data: Sequence[Value],
+        parameters: Sequence[Value],
+        names: Sequence[str],
+        arrays: Sequence[Any],
+        device: Any,
+    ) -> Parts:
+        """The graph that is left when everything that follows from parameters alone is prepared.
 
         outputs: a typed graph of the variables data and parameters. names: of the parameters;
         arrays: theirs, None where one was released. Raises Missing.
@@ -73,15 +103,10 @@ class Prepared:
         nodes = set(topological(outputs))
         reads = [i for v, i in kept.items() if v.node in nodes]
         given = [*variables[: len(data)], *(v for v in kept if v.node in nodes)]
-        program = assemble(
-            outputs, [*given, *constants, *results], device, name, 1, at_once(device)
+        found = [self._value(v, kept, names, arrays, constants, device) for v in wanted]
+        return Parts(
+            outputs, [*given, *constants, *results], reads, list(constants.values()), found
         )
-        program.n_in, program.tier = len(given), 1
-        program.constants = tuple(constants.values())
-        if wanted:
-            found = [self._value(v, kept, names, arrays, constants, device) for v in wanted]
-            program.prepack = Fixed(found)
-        return program, reads
 
     def _value(self, v: Value, kept, names, arrays, constants, device) -> Any:
         """The array of a prepared value: as it is there, in another layout, or computed."""

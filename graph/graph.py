@@ -93,6 +93,61 @@ def topological(outputs: Iterable[Value]) -> list[Node]:
     return walk(list(outputs))
 
 
+class Origin(str):
+    """Where a node comes from: "file:line", with the layers whose operators it computes. On a tape
+    a call without a layer has its number there."""
+
+    __slots__ = ("layers",)
+    layers: tuple
+
+    def __new__(cls, line: str, layers: tuple):
+        made = super().__new__(cls, line)
+        made.layers = layers
+        return made
+
+
+def origin(line: str | None, layer: str | None) -> str | None:
+    """The source of a node that a layer makes."""
+    return line if layer is None else Origin(line or "", (layer,))
+
+
+def together(sources: Iterable[Any]) -> Any:
+    """The source of a node that stands for several."""
+    found = [s for s in sources if s.__class__ is Origin]
+    if len(found) < 2:
+        return found[0] if found else None
+    return Origin(found[0], tuple(dict.fromkeys(k for s in found for k in s.layers)))
+
+
+MAX_ABSORBED = 16
+
+
+def inherit(made: Sequence[Value], node: Node, inputs: Sequence[Value]) -> None:
+    """Nodes that replace one, and have no source yet, get its own, with those of the nodes between
+    that they stand for as well."""
+    new, reads = [], set()
+    stack = [v.node for v in made]
+    while stack:
+        n = stack.pop()
+        if n.op is None or n.source is not None or n is node:
+            reads.add(n)
+        elif n not in new:
+            new.append(n)
+            stack += [v.node for v in n.inputs]
+    if not new:
+        return
+    absorbed: list[Node] = []
+    stack = [v.node for v in inputs]
+    while stack and len(absorbed) < MAX_ABSORBED:
+        n = stack.pop()
+        if n.op is not None and n not in reads and n not in absorbed:
+            absorbed.append(n)
+            stack += [v.node for v in n.inputs]
+    source = together([*[n.source for n in reversed(absorbed)], node.source])
+    for n in new:
+        n.source = source
+
+
 def rewrite(
     outputs: Sequence[Value],
     replace: Callable[[Node, Any], Sequence[Value] | None] | None = None,
@@ -112,6 +167,15 @@ def rewrite(
     """
     outputs = list(outputs)
     order = walk(outputs) if order is None else order
+    if replace is not None:
+        plain = replace
+
+        def replace(node: Node, new: Any) -> Sequence[Value] | None:
+            made = plain(node, new)
+            if made is not None and node.source.__class__ is Origin:
+                inherit(made, node, new)
+            return made
+
     return _rewrite(outputs, order, replace, start, asked, *([values] if values else ()))
 
 

@@ -346,8 +346,8 @@ static PyMethodDef functions[] = {
     {"depending", py_depending, METH_VARARGS,
      "depending(order, nodes) -> the nodes and all that depend on one of them, a set; order: inputs first"},
     {"instantiate", py_instantiate, METH_VARARGS,
-     "instantiate(steps, values) -> values, with the outputs of a node made for each step (op, attrs, types, places of "
-     "its inputs among the values) appended"},
+     "instantiate(steps, values, source) -> values, with the outputs of a node made for each step (op, attrs, types, "
+     "places of its inputs among the values) appended"},
     {"kinds", py_kinds, METH_O,
      "kinds(nodes) -> (for each typed node the number of its kind, the first node of each kind): nodes with the same "
      "operator and the same objects as attributes and types are of one kind"},

@@ -262,11 +262,12 @@ PyObject *py_depending(PyObject *self, PyObject *args)
 
 /* ---- many nodes at once ----------------------------------------------------------------------------------- */
 
-/* Makes a node for each (op, attrs, types, places of its inputs), and appends its outputs to the values. */
+/* Makes a node for each (op, attrs, types, places of its inputs), all of one source, and appends their outputs to the
+ * values. */
 PyObject *py_instantiate(PyObject *self, PyObject *args)
 {
-    PyObject *steps, *values, *name;
-    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &steps, &PyList_Type, &values) ||
+    PyObject *steps, *values, *source, *name;
+    if (!PyArg_ParseTuple(args, "O!O!O", &PyTuple_Type, &steps, &PyList_Type, &values, &source) ||
         !(name = PyUnicode_FromStringAndSize("", 0)))
         return NULL;
     int status = 0;
@@ -285,7 +286,7 @@ PyObject *py_instantiate(PyObject *self, PyObject *args)
             else
                 Py_CLEAR(inputs);
         }
-        PyObject *node = node_make(node_class, op, attrs, inputs, name, types, Py_None, Py_None);
+        PyObject *node = node_make(node_class, op, attrs, inputs, name, types, Py_None, source);
         status = node ? 0 : -1;
         for (Py_ssize_t k = 0; status == 0 && k < PyTuple_Size(types); k++) {
             PyObject *value = value_make(value_class, node, k);

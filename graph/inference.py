@@ -50,12 +50,12 @@ def explain(error: Exception, node: Node, ins: Sequence[Type | None]) -> Operato
         filter(None, [node.source, f'node "{node.name}"', f"inputs {inputs}" if inputs else ""])
     )
     if isinstance(error, OperatorError):
-        return type(error)(error.operator, error.rule, error.fix, at)
-    return OperatorError(
-        node.operation.name,
-        f"its inputs do not fit together ({type(error).__name__}: {error})",
-        at=at,
-    )
+        made = type(error)(error.operator, error.rule, error.fix, at)
+    else:
+        rule = f"its inputs do not fit together ({type(error).__name__}: {error})"
+        made = OperatorError(node.operation.name, rule, at=at)
+    made.failed = node, {v: t.shape for v, t in zip(node.inputs, ins) if t is not None}
+    return made
 
 
 def infer_node(node: Node, ins: Sequence[Type]) -> tuple[Type, ...]:
@@ -205,8 +205,12 @@ class Inference:
 
     def _ask(self, node: Node) -> None:
         """Infers what a node determines; a node that cannot determine more is closed."""
-        if node in self._open and self._visit(node):
-            del self._open[node]
+        try:
+            if node in self._open and self._visit(node):
+                del self._open[node]
+        except OperatorError as error:
+            error.failed = node, self.shape
+            raise
 
     def _visit(self, original: Node) -> bool:
         node = original

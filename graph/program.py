@@ -3,12 +3,13 @@ engine operation."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..engine import Context, ffi, is_naive, lib, wait
+from ..engine import Context, ffi, is_naive, layers, lib, wait
 from ..engine._array import invoke, run, shared, versions
 from ..engine.error import OutOfMemory
 from ..engine.recent import Recent
@@ -29,7 +30,7 @@ from ..kernels.strided_copies import join_offsets
 from ._graph import assign_buffers, kinds
 from .branches import at_once, find_sections
 from .effects import Effects
-from .graph import Node, Value, rewrite, typed_node, variable
+from .graph import Node, Origin, Value, rewrite, typed_node, variable
 from .passes import compile_passes, fused, optimize
 from .passes.control import control
 from .passes.dead_code import extract, live
@@ -38,6 +39,23 @@ from .passes.fold import evaluate
 from .passes.memory import ALIGN_BYTES, Buffer, plan_memory, rounded
 
 READ, WRITE, READWRITE = 0, 1, 2
+
+
+class watching(threading.local):
+    """Scope in which each program that this thread assembles is seen: (name, its Assignment). For
+    drawings: programs themselves keep neither nodes nor plans."""
+
+    seen: list[tuple[str, Any]] | None = None
+
+    def __enter__(self) -> list[tuple[str, Any]]:
+        self.seen = []
+        return self.seen
+
+    def __exit__(self, *error: Any) -> None:
+        self.seen = None
+
+
+watched = watching()
 LARGE_BYTES = 1 << 20
 MAX_JOINED_BYTES = 32 << 20  # of an array whose parts are made in place
 SLOT = np.dtype([("kind", np.int32), ("index", np.int32), ("offset_bytes", np.int64)])  # pl_slot
@@ -49,6 +67,9 @@ class Program:
     ops: the operator of each instruction. finals: the time, in steps, from which each output stays
     as it is: others may have it then.
 
+    calls: for each instruction, the layers and the numbers of calls on a tape that it computes;
+    None for graphs without such calls, whose layers the core has.
+
     It keeps no Python object of a node, value or plan: a net that is compiled for 2,000 shapes has
     thousands of programs.
     """
@@ -58,6 +79,7 @@ class Program:
         "_inplace",
         "_last_read",
         "arena_bytes",
+        "calls",
         "can_fail",
         "constants",
         "cost_us",
@@ -68,6 +90,7 @@ class Program:
         "n_in",
         "n_out",
         "naive_bytes",
+        "named_by",
         "open_scalars",
         "ops",
         "out_specs",
@@ -78,6 +101,7 @@ class Program:
     _inplace: frozenset[tuple[int, int]]
     _last_read: tuple[int, ...]
     arena_bytes: int
+    calls: tuple[tuple, ...] | None
     can_fail: bool
     constants: tuple
     cost_us: float
@@ -88,6 +112,7 @@ class Program:
     n_in: int
     n_out: int
     naive_bytes: int
+    named_by: list[str | None] | None  # the layers that the calls had last
     open_scalars: tuple[OpenScalar, ...]
     ops: tuple[Operator, ...]
     out_specs: tuple[Spec, ...]
@@ -129,6 +154,12 @@ class Program:
             for a in [*made, *(inputs[i] for i in self.mutated)]:
                 wait(a._handle)
         return made
+
+    def name_layers(self, of_steps: Sequence[tuple]) -> None:
+        """Gives the instructions of runs from now on the names of their layers."""
+        names = [layers.pointer(", ".join(found) if found else None) for found in of_steps]
+        if lib.pl_program_set_layers(self.handle, names):
+            raise OutOfMemory(ffi.string(lib.pl_error_message()).decode())
 
     def _may_share(self, i: int, j: int, same_address: bool) -> bool:
         """May output j lie in the memory of input i? Not if it is written before the last read of
@@ -294,7 +325,9 @@ def assemble(
 ) -> Program:
     """A program of the graph as it is. tier: from 1 on it waits for compilers. threads: that its
     branches may use. first: see lower."""
-    assigned = _Assignment(outputs, given, device, threads, tier, first)
+    assigned = Assignment(outputs, given, device, threads, tier, first)
+    if watched.seen is not None:
+        watched.seen.append((name, assigned))
     specs, plans = assigned.specs, assigned.plans
     scalars: list[float] = []
     by_place: dict[int, OpenScalar] = {}  # among the scalars
@@ -359,7 +392,21 @@ def assemble(
         )
     ):
         raise OutOfMemory(ffi.string(lib.pl_error_message()).decode())
+    _name_layers(program, assigned.steps)
     return program
+
+
+def _name_layers(program: Program, steps: Sequence[Node]) -> None:
+    """Tells the core which layers each instruction computes."""
+    program.calls = program.named_by = None
+    of_steps = [n.source.layers if n.source.__class__ is Origin else () for n in steps]
+    if not any(of_steps):
+        return
+    of_steps = _one(tuple(of_steps))
+    if any([k.__class__ is int for found in of_steps for k in found]):
+        program.calls = of_steps
+    else:
+        program.name_layers(of_steps)
 
 
 _shared = Recent(256)
@@ -382,16 +429,17 @@ class _Specs(dict):
         return made
 
 
-class _Assignment:
+class Assignment:
     """The steps of a program and where every value lives: in an input, an output, or a buffer of
     the arena.
 
-    kinds: the number of each step's kind; alike: the first node of each, see _graph.kinds. ends,
-        sections: as the core wants branches; empty where no steps run at once. Times are numbers of
-        steps, or of sections. slots: as the core wants them. last_read: the last time at which each
-        given value is read. finals: the time from which each output of the program stays as it is.
-        first_write: the time at which each output is written. inplace: pairs (input, output) that
-        may be the same memory although the step that writes the one reads the other.
+    times: of each step. kinds: the number of each step's kind; alike: the first node of each, see
+        _graph.kinds. ends, sections: as the core wants branches; empty where no steps run at once.
+        Times are numbers of steps, or of sections. slots: as the core wants them. offsets: of the
+        buffers. last_read: the last time at which each given value is read. finals: the time from
+        which each output of the program stays as it is. first_write: the time at which each output
+        is written. inplace: pairs (input, output) that may be the same memory although the step
+        that writes the one reads the other.
     """
 
     def __init__(
@@ -446,10 +494,11 @@ class _Assignment:
         self.last_read, self.first_write = tuple(last_read), tuple(first_write)
         self.finals, self.inplace = tuple(finals), frozenset(inplace)
         self.buffers = [Buffer(*b) for b in buffers]
-        offsets, self.arena_bytes = plan_memory(self.buffers)
+        self.times = times
+        self.offsets, self.arena_bytes = plan_memory(self.buffers)
         self.slots = np.frombuffer(bytearray(slots), SLOT)
         arena = self.slots["kind"] == lib.PL_SLOT_ARENA
-        self.slots["offset_bytes"][arena] += np.array(offsets, int)[self.slots["index"][arena]]
+        self.slots["offset_bytes"][arena] += np.array(self.offsets, int)[self.slots["index"][arena]]
         self.slots["index"][arena] = 0
 
     def _branch(self, sections: list[list[list[int]]]) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from ..engine import settings, stats
+from ..engine import settings, stats, svg
 from ..engine.log import size
 from .runner import Forward, Gradient, Signature, n_fused
 
@@ -100,6 +100,11 @@ class ProgramReport:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        if not self.rows:
+            return f"<pre>{svg.escape(self)}</pre>"
+        return svg.table(HEAD, [row.cells() for row in self.rows], 2, self.name)
+
 
 class MemoryReport:
     """Bytes by use, for a call (`inference`) and a training step (`training`); prints as a table.
@@ -124,6 +129,12 @@ class MemoryReport:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        uses = dict.fromkeys([*self.training, *self.inference])
+        both = (self.inference, self.training)
+        rows = [[u, *("" if u not in r else size(r[u]) for r in both)] for u in uses]
+        return svg.table(["bytes", "inference", "training"], rows, title=self.name)
 
 
 class Call(NamedTuple):

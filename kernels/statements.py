@@ -215,17 +215,25 @@ class Loop(NamedTuple):
         return self._small_powers([*lines, "    }"])
 
     def _small_powers(self, lines: list[str]) -> list[str]:
-        """A loop with powers by numbers, as it is and for numbers as 2, which cost no logarithm."""
+        """A loop with powers by numbers: as it is, for numbers as 2 and for those as 1/2, which
+        cost no logarithm."""
         numbers = {v.name for v in self.scalars}
         powers = {y for line in lines for y in POWER.findall(line)} & numbers
         if not powers:
             return lines
-        small = [
-            POWER.sub(lambda m: m[0].replace("pow", "pow_small") if m[1] in powers else m[0], line)
-            for line in lines
+
+        def as_kind(kind: str) -> list[str]:
+            to = lambda m: m[0].replace("pow", f"pow_{kind}") if m[1] in powers else m[0]
+            return [POWER.sub(to, line) for line in lines]
+
+        def test(kind: str) -> str:
+            return " && ".join(f"plk_pow_is_{kind}({y})" for y in sorted(powers))
+
+        return [
+            *(f"    if ({test('small')}) {{", *as_kind("small")),
+            *(f"    }} else if ({test('root')}) {{", *as_kind("root")),
+            *("    } else {", *lines, "    }"),
         ]
-        test = " && ".join(f"plk_pow_is_small({y})" for y in sorted(powers))
-        return [f"    if ({test}) {{", *small, "    } else {", *lines, "    }"]
 
 
 def statement(

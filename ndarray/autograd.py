@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..engine import hooks, location
+from ..engine import hooks, layers, location
 from ..engine.error import DTypeError, InvalidValue, MXNetError, ShapeError
 from ..graph.graph import variable
 from ..graph.runner import ROWS
@@ -13,7 +13,8 @@ from ..kernels import precision
 from ..kernels.plan import Plan
 from ..kernels.traits import Lowered
 from . import functions as F
-from .backward import TapeGraph, deliver_rows, program_of, reachable, source
+from . import watch
+from .backward import TapeGraph, deliver_rows, name_layers, program_of, reachable, source
 from .launch import copy_into
 from .ndarray import NDArray, Scope, check_nd, state
 from .tape import TapeNode, Variable, plan_node, shadow
@@ -139,6 +140,8 @@ def backward(
         ins = [source(s, tape, heads, head_grads, order) for s in found.sources]
         targets = [order[i].grad for i in found.written]
         at = location.capture() if found.program.can_fail else -1
+        if layers.watched and getattr(found.program, "calls", None):
+            name_layers(found.program, tape)
         made = found.program.run(ins, targets, at, tape.scalars)
         for i, parts in found.rows:
             with pause():
@@ -258,7 +261,8 @@ def interpret(
                     for d, s in zip(dys, outs)
                 ]
             assert node.entries is not None
-            for e, g in zip(node.entries, _node_grads(F, node, dys, create_graph)):
+            grads = _seen_grads if watch.see is not None else _node_grads
+            for e, g in zip(node.entries, grads(F, node, dys, create_graph)):
                 add(e, g)
     return [None if w is None else sums.get(w) for w in wanted]
 
@@ -270,6 +274,17 @@ def with_entry(array: NDArray, entry: Any) -> NDArray:
     seen = shadow(array)
     seen._tape = entry
     return seen
+
+
+def _seen_grads(F, node: TapeNode, dys, create_graph: bool):
+    """_node_grads, whose calls are of the node's layer."""
+    before = layers.enter(getattr(node, "layer", None))
+    watch.gradient_of = node.plan
+    try:
+        return _node_grads(F, node, dys, create_graph)
+    finally:
+        watch.gradient_of = None
+        layers.enter(before)
 
 
 def _node_grads(F, node: TapeNode, dys, create_graph: bool):

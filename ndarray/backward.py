@@ -12,7 +12,7 @@ from ..engine.error import MXNetError
 from ..engine.gc_pause import gc_paused
 from ..engine.recent import Recent
 from ..graph.digest import hashed
-from ..graph.graph import Value, topological, variable
+from ..graph.graph import Origin, Value, topological, variable
 from ..graph.recipes import Recipes, kinds_of, sizes_of, with_sizes
 from ..graph.runner import Forward, Gradient, Recording, summary
 from ..graph.tiers import NEVER, Tiered
@@ -119,6 +119,8 @@ class Translation(Recording):
                 outputs, results = _expanded(plan, inputs, in_specs)
             else:
                 outputs, results = expand(plan, inputs, of_call[:n])
+            if not hasattr(plan, "expand") and results:
+                results[0].node.source = Origin("", (k,))
             made.append(outputs)
             self.sources.update((results[i], ("saved", k, i)) for i in plan.saved)
             kept = getattr(plan, "kept_specs", plan.out_specs)
@@ -343,6 +345,24 @@ def program_of(tape: TapeGraph, with_grad: tuple, reqs: tuple) -> Gradient | Non
     if found is None:
         found = _programs.setdefault(key, Backward(key))
     return found.use()
+
+
+def name_layers(program: Any, tape: TapeGraph) -> None:
+    """Gives the instructions of a gradient program the names of the layers that made this tape."""
+    of_calls = [getattr(node, "layer", None) for node in tape.nodes]
+    if of_calls == program.named_by:
+        return
+    program.named_by = of_calls
+    program.name_layers(
+        [
+            tuple(dict.fromkeys(n for n in (_layer(of_calls, k) for k in found) if n))
+            for found in program.calls
+        ]
+    )
+
+
+def _layer(of_calls: Sequence[str | None], k: int | str) -> str | None:
+    return of_calls[k] if isinstance(k, int) else k
 
 
 def source(at: tuple, tape: TapeGraph, heads: Any, head_grads: Any, order: Any) -> Any:

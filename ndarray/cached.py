@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from ..engine import current_context, location, log
+from ..engine import current_context, layers, location, log
 from ..engine.error import DynamicShape
 from ..engine.gc_pause import gc_paused
 from ..engine.recent import Recent
@@ -26,7 +26,7 @@ from ..graph.tiers import waiting
 from ..kernels.plan import make_plan, scalars_of
 from ..kernels.record import mutated_inputs
 from ..kernels.traits import Rematerializes
-from . import autograd, functions
+from . import autograd, functions, watch
 from .backward import Backward, queued_with
 from .interpreter import call, run_nodes, run_plan
 from .ndarray import NDArray, state
@@ -218,7 +218,7 @@ class CachedGraph:
     def __call__(self, arrays: Sequence[NDArray]) -> list[NDArray]:
         """Runs the graph. Returns one array for each output. Raises what inference raises for wrong
         shapes."""
-        if self.dynamic:
+        if self.dynamic or watch.see is not None:
             return self._eager(arrays)
         entries = entries_of(arrays) if state.recording else None
         wanted = () if entries is None else tuple([e is not None for e in entries])
@@ -248,6 +248,8 @@ class CachedGraph:
         outs = made[: plan.n_out]
         node = TapeNode()
         node.plan, node.inputs, node.scalars = plan, tuple(arrays), ()
+        if layers.watched:
+            node.layer = layers.own.name
         node.entries = entries
         node.seq = next_seq()
         node.saved = {i: shadow(outs[i]) for i in plan.shadowed}

@@ -38,7 +38,9 @@ def _pillow():
     return Image
 
 
-def decode(data: Any, color: int = 1, reduce_to: tuple[int, int] = (0, 0)) -> np.ndarray:
+def decode(
+    data: Any, color: int = 1, reduce_to: tuple[int, int] = (0, 0), strict: bool = False
+) -> np.ndarray:
     """Encoded bytes -> uint8 array: (H, W, 3) red, green, blue, or (H, W).
 
     Args:
@@ -46,10 +48,12 @@ def decode(data: Any, color: int = 1, reduce_to: tuple[int, int] = (0, 0)) -> np
         color: 1 colour, 0 grey, -1 as stored.
         reduce_to: (height, width) that suffice: a larger JPEG may be decoded at 1/2, 1/4 or 1/8 of
             its size, which is faster. (0, 0): the full size.
+        strict: raise for a damaged JPEG, which is otherwise decoded as far as possible, with a
+            warning.
     EXIF orientation is ignored, as in MXNet. Raises MXNetError if the bytes are not an image.
     """
     if _simplejpeg() is not None and bytes(data[:3]) == JPEG_START:
-        image = _decode_jpeg(data, color, reduce_to)
+        image = _decode_jpeg(data, color, reduce_to, strict)
         if image is not None:
             return image
     pillow = _pillow()
@@ -64,17 +68,22 @@ def decode(data: Any, color: int = 1, reduce_to: tuple[int, int] = (0, 0)) -> np
         ) from None
 
 
-def _decode_jpeg(data, color, reduce_to):
-    """None if Pillow must decode the bytes, as for four colours. A damaged file is decoded as far
-    as possible, with a warning."""
+def _decode_jpeg(data, color, reduce_to, strict):
+    """None if Pillow must decode the bytes, as for four colours. A damaged file, unless strict, is
+    decoded as far as possible, with a warning."""
     try:
         grey = _simplejpeg().decode_jpeg_header(data)[2] == "Gray" if color < 0 else color == 0
+    except ValueError:
+        return None
+    try:
         image = _jpeg_pixels(data, grey, reduce_to, strict=True)
     except ValueError as error:
         try:
             image = _jpeg_pixels(data, grey, reduce_to, strict=False)
         except ValueError:
             return None
+        if strict:
+            raise MXNetError(f"images: a damaged JPEG of {len(data)} bytes: {error}") from None
         warnings.warn(f"images: a damaged JPEG of {len(data)} bytes: {error}", stacklevel=4)
     return image[..., 0] if grey else image
 
@@ -99,12 +108,17 @@ def jpeg_size(data: Any) -> tuple[int, int] | None:
         return None
 
 
-def read(path: str | PathLike[str], color: int = 1) -> np.ndarray:
+def read(
+    path: str | PathLike[str],
+    color: int = 1,
+    reduce_to: tuple[int, int] = (0, 0),
+    strict: bool = False,
+) -> np.ndarray:
     """The image in a file as `decode` gives it. Raises MXNetError that names the file."""
     with open(os.fspath(path), "rb") as file:
         data = file.read()
     try:
-        return decode(data, color)
+        return decode(data, color, reduce_to, strict)
     except MXNetError as error:
         raise MXNetError(f"{error}\n  at: {path}") from None
 

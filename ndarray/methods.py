@@ -16,6 +16,7 @@ from .indexing import view, view_plan
 from .invoke import invoke
 from .launch import Plans, copy_into, run, seen
 from .ndarray import NDArray, make_view, seen_as
+from .notebook import array_html
 from .operators import binary_method, in_place_method, not_a_number, scalar_method
 from .protocol import text
 from .tape import Variable, refuse_recorded
@@ -227,14 +228,8 @@ def __repr__(self):
 
 @method
 def _repr_html_(self):
-    import html
-
-    """Jupyter's view: the values and what they are."""
-    shape = " x ".join(map(str, self.shape)) or "0-d"
-    return (
-        f"<pre>{html.escape(text(self))}</pre><small>NDArray {shape}, {self._spec.dtype}, "
-        f"{html.escape(str(self.context))}</small>"
-    )
+    """Jupyter's view: what the array is, and some of its values."""
+    return array_html(self)
 
 
 @method

@@ -6,11 +6,13 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from ..engine import layers
 from ..engine.error import MXNetError, compose
 from ..graph.graph import Node, Value, typed_node, variable
 from ..kernels.plan import Plan
 from ..kernels.spec import Spec
 from ..kernels.traits import Lowered
+from . import watch
 from .ndarray import NDArray, make_view, state
 
 next_seq = itertools.count().__next__
@@ -55,9 +57,10 @@ class TapeNode:
     used the tape.
     """
 
-    __slots__ = ("entries", "inputs", "plan", "saved", "scalars", "seq")
+    __slots__ = ("entries", "inputs", "layer", "plan", "saved", "scalars", "seq")
     entries: tuple | None
     inputs: tuple | None
+    layer: str | None  # set only while somebody wants to know it
     plan: Recorded
     saved: dict[int, NDArray] | None
     scalars: tuple
@@ -113,6 +116,8 @@ def record(
     plan: Recorded, inputs: Sequence[NDArray], scalars: Sequence[float], outputs: Sequence[NDArray]
 ) -> None:
     """Records a call whose inputs depend on a variable, and sets the outputs' tape entries."""
+    if watch.see is not None:
+        watch.see(plan, inputs, scalars, outputs)
     for a in inputs:
         if a._tape is not None:
             break
@@ -128,6 +133,8 @@ def record(
         plan.saved = saved
     node = TapeNode()
     node.plan, node.scalars = plan, tuple(scalars)
+    if layers.watched:
+        node.layer = layers.own.name
     if not plan.unread:
         node.inputs = tuple(inputs)
     elif len(plan.unread) == len(inputs):

@@ -7,8 +7,9 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from ..engine import layers
 from ..engine.error import OperatorError
-from ..graph.graph import Node, Value, caller_line, rewrite, topological, values_of
+from ..graph.graph import Node, Value, caller_line, origin, rewrite, topological, values_of
 from ..graph.inference import Inference, declared, fill_node, infer_node, is_known, source_shape
 from ..graph.passes.precision import cast
 from ..kernels import ops, precision  # noqa: F401  (ops fills the registry)
@@ -132,7 +133,7 @@ def compose(
         given = {k: v for k, v in given.items() if k not in own and k not in user}
     if op.variadic_key:
         given = op.counted(given, len(inputs))
-    source = caller_line(3)
+    source = origin(caller_line(3), layers.current())
     try:
         full = op.parse(given)
     except OperatorError as error:

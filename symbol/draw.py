@@ -1,30 +1,27 @@
-"""Drawing: a graph as DOT, rendered by `dot` or the wheel graphviz-pure; without both, the DOT text
-and a hint."""
+"""Drawing: a graph as DOT, with shapes on its edges, a frame for each block, and the bodies of
+control flow."""
 
 from __future__ import annotations
 
 import html
-import os
-import shutil
-import subprocess
-import sys
-import sysconfig
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-import graphviz
-
-from ..engine import files
 from ..engine.error import InvalidValue, MXNetError
 from ..graph.graph import Node, Value, topological
 from ..graph.inference import Inference, is_known
+from ..graph.names import output_name
 from ..kernels.partial import from_zeros
 from ..kernels.record import REQUIRED, mutated_inputs
+from ..kernels.traits import Constant, Subgraphs
 from .json import text_attrs
+from .picture import FONT, Drawing
+from .text_width import text_width
+from .units import Folding, Path, Unit, arrange, paths_of_names
 
-HINT = "pip install graphviz-pure (or install Graphviz), to draw pictures"
-TIMEOUT_S = 120
-MAX_ATTRIBUTES = 5
+MAX_ATTRIBUTES = 6
+LINE = 40  # characters of attributes in a line
+
 
 # fill colour by the family of the operator: the module of its record
 COLORS = {
@@ -57,96 +54,6 @@ WEIGHT_SUFFIXES = (
 )
 
 
-class Drawing(graphviz.Digraph):
-    """A graphviz.Digraph that can be rendered without Graphviz; shows itself in Jupyter. `source`
-    is the DOT text."""
-
-    def pipe(
-        self,
-        format: Any = None,
-        renderer: Any = None,
-        formatter: Any = None,
-        neato_no_op: Any = None,
-        quiet: bool = False,
-        *,
-        engine: Any = None,
-        encoding: Any = None,
-    ) -> Any:
-        """The picture as bytes (text with an encoding). format: svg, png ... Raises MXNetError with
-        the hint."""
-        made = run_dot(self.source, format or self.format, engine or self.engine)
-        return made.decode(encoding) if encoding else made
-
-    def render(
-        self,
-        filename: str | None = None,
-        directory: Any = None,
-        view: bool = False,
-        cleanup: bool = False,
-        format: Any = None,
-        **kwargs: Any,
-    ) -> str:
-        """Writes the DOT text to `filename` and the picture beside it. Returns the picture's path.
-
-        cleanup: removes the text. If no renderer is found, the text remains, and MXNetError gives
-            the hint.
-        """
-        text_file = self.save(filename, directory=directory)
-        format = format or self.format
-        path = f"{text_file}.{format}"
-        try:
-            made = self.pipe(format)
-        except MXNetError as error:
-            raise MXNetError(f"{error}\n  the drawing's text is in {text_file}") from None
-        files.write(path, made)
-        if cleanup:
-            os.remove(text_file)
-        if view:
-            graphviz.view(path)
-        return path
-
-    def _repr_mimebundle_(self, include=None, exclude=None, **_):
-        try:
-            return {"image/svg+xml": self.pipe("svg", encoding="utf-8")}
-        except MXNetError as error:
-            return {"text/plain": f"{error}\n\n{self.source}"}
-
-
-def command() -> str | None:
-    """The rendering program: dot on PATH, else graphviz-pure on PATH or beside this Python; None
-    without one."""
-    beside = os.pathsep.join([sysconfig.get_path("scripts"), os.path.dirname(sys.executable)])
-    return (
-        shutil.which("dot")
-        or shutil.which("graphviz-pure")
-        or shutil.which("graphviz-pure", path=beside)
-    )
-
-
-def run_dot(source: str, format: str, engine: str = "dot") -> bytes:
-    """A picture of a DOT text. Raises MXNetError."""
-    program = command()
-    if program is None:
-        raise MXNetError(f"no renderer of DOT files was found\n  fix: {HINT}")
-    try:
-        done = subprocess.run(
-            [program, f"-K{engine}", f"-T{format}"],
-            input=source.encode(),
-            capture_output=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise MXNetError(f"{program} failed: {error}") from None
-    if done.returncode or not done.stdout:
-        reason = done.stderr.decode(errors="replace").strip()
-        raise MXNetError(
-            f"{program} cannot make format {format!r}: {reason}\n  fix: format='svg' or"
-            " format='png'"
-        )
-    return done.stdout
-
-
 # ---- what to draw --------------------------------------------------------------------------------
 
 
@@ -175,7 +82,7 @@ def shapes_of(
 
 def hidden_nodes(outputs: Sequence[Value]) -> set[Node]:
     """Weights: variables that operators write or that are named like weights, and values computed
-    only from them."""
+    only from them; and constants."""
     order = topological(outputs)
     written = {
         n.inputs[i].node
@@ -191,84 +98,363 @@ def hidden_nodes(outputs: Sequence[Value]) -> set[Node]:
                 hidden.add(node)
         elif node.inputs and node not in heads and all(v.node in hidden for v in node.inputs):
             hidden.add(node)
-    return hidden
+    return hidden | _constants(order, heads)
 
 
-def label(node: Node) -> str:
-    """A node's label, in DOT's HTML: the operator, its name, the parameters that are not the
-    default."""
+def _constants(order: Sequence[Node], heads: Collection[Node]) -> set[Node]:
+    """Values all of whose elements are one number, such as the states that recurrent layers begin
+    with, and what is computed for nothing else."""
+    constant: set[Node] = set()
+    readers: dict[Node, list[Node]] = {}
+    for node in order:
+        inputs = [v.node for v in node.inputs]
+        if node.op is not None and (
+            node.op.has(Constant) or inputs and constant.issuperset(inputs)
+        ):
+            constant.add(node)
+        for n in inputs:
+            readers.setdefault(n, []).append(node)
+    found: set[Node] = set()
+    for node in reversed(order):
+        if node.op is None or node in heads:
+            continue
+        reads = readers.get(node)
+        if node in constant or (reads and found.issuperset(reads)):
+            found.add(node)
+    return found
+
+
+# ---- labels --------------------------------------------------------------------------------------
+
+TIMES = "\u00d7"
+WINDOW = ("kernel", "stride", "dilate", "pad")  # sizes: 3\u00d73, where other tuples are (0, 2, 1)
+TITLE, TEXT, NAME = 12, 10, 9  # points
+
+
+def family(node: Node) -> str:
+    """The module of an operator's record: conv, norm ..."""
+    return "" if node.op is None else node.op.ref.__module__.rpartition(".")[2]
+
+
+def color(node: Node) -> str:
     if node.op is None:
-        return f"<{html.escape(node.name)}>"
-    shown = shown_attributes(node)
-    lines = [f"<B>{html.escape(node.op.name.lstrip('_'))}</B>"]
-    if shown:
-        lines.append(
-            f'<FONT POINT-SIZE="10">{html.escape(", ".join(shown[:MAX_ATTRIBUTES]))}</FONT>'
-        )
-    lines.append(f'<FONT POINT-SIZE="9" COLOR="#555555">{html.escape(node.name)}</FONT>')
-    return f"<{'<BR/>'.join(lines)}>"
+        return VARIABLE
+    module = family(node)
+    return COLORS.get(module) or COLORS.get(module.split("_")[0], OTHER)  # conv_fused: conv
+
+
+def shape_text(shape: Sequence) -> str:
+    return TIMES.join(map(str, shape)) if len(shape) else "()"
 
 
 def shown_attributes(node: Node) -> list[str]:
-    """Parameters to show, required ones first: given, not the default, and not a neutral (1, 1) or
-    (0, 0)."""
+    """Parameters to show, required ones first: given, and not what they are by default: a stride of
+    (1, 1), a pad of (0, 0), the layout NCHW."""
     texts, found, op = text_attrs(node), [], node.op
     assert op is not None
     for p in sorted(op.params, key=lambda p: p.default is not REQUIRED):
         value = node.attrs.get(p.name)
         if p.name not in texts or p.name == op.variadic_key or value == p.default:
             continue
+        if p.name == "layout" and p.default is None and str(value).startswith("NC"):
+            continue  # what None means
         if isinstance(value, tuple) and value:
-            if p.default == () and set(value) in ({0}, {1}):
+            if p.default == () and set(value) == {int(p.name not in ("pad", "adj"))}:
                 continue
-            found.append(f"{p.name} " + "\u00d7".join(map(str, value)))
+            one_or_sizes = p.name in WINDOW or len(value) == 1
+            found.append(f"{p.name} {shape_text(value) if one_or_sizes else value}")
         else:
-            found.append(f"{p.name} {texts[p.name]}")
+            found.append(f"{p.name} {_cut(texts[p.name])}")
     return found
 
 
-def color(node: Node) -> str:
-    return (
-        VARIABLE
-        if node.op is None
-        else COLORS.get(node.op.ref.__module__.rpartition(".")[2], OTHER)
+def _cut(text: str) -> str:
+    return text if len(text) <= LINE else text[: LINE - 1] + "\u2026"
+
+
+def table(
+    lines: Sequence[tuple[str, float, bool, str]], align: str = "CENTER", room: int = 8
+) -> str:
+    """Lines (text, points, bold, colour) as a label in DOT's HTML, wide enough for every font."""
+    width = max(text_width(text, size, bold) for text, size, bold, _ in lines) + room
+    rows = []
+    for text, size, bold, ink in lines:
+        shown = html.escape(text) or " "
+        shown = f"<B>{shown}</B>" if bold else shown
+        font = f'<FONT POINT-SIZE="{size:g}" COLOR="{ink}">{shown}</FONT>'
+        rows.append(f'<TR><TD ALIGN="{align}" WIDTH="{width}">{font}</TD></TR>')
+    plain = '<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="1">'
+    return f"<{plain}{''.join(rows)}</TABLE>>"
+
+
+def pill(name: str, prefix: str = "") -> str:
+    """The label of an input or output."""
+    return table([(name.removeprefix(prefix), TITLE, False, "black")], room=16)
+
+
+def label(node: Node, prefix: str = "") -> str:
+    """A node's label: the operator, the parameters that are not the default, its name without
+    `prefix`."""
+    if node.op is None:
+        return pill(node.name, prefix)
+    lines = [(node.op.name.lstrip("_"), float(TITLE), True, "black")]
+    line = ""
+    for text in shown_attributes(node)[:MAX_ATTRIBUTES]:
+        if line and len(line) + len(text) > LINE:
+            lines.append((line + ",", TEXT, False, "black"))
+            line = text
+        else:
+            line = f"{line}, {text}" if line else text
+    if line:
+        lines.append((line, TEXT, False, "black"))
+    if name := node.name.removeprefix(prefix):
+        lines.append((name, NAME, False, "#555555"))
+    return table(lines)
+
+
+def tooltip(node: Node, shapes: Mapping[Value, tuple]) -> str:
+    """The tooltip of a node: name, parameters, output shape."""
+    parts = [node.name, *(f"{k}={v}" for k, v in text_attrs(node).items())]
+    shape = shapes.get(Value(node))
+    return "\n".join([*parts, f"output {shape}"] if shape is not None else parts).replace(
+        "\\", "\\\\"
     )
 
 
-class Repeat:
-    """`times` consecutive equal units of `length` nodes, from `first` in the list of drawn
-    nodes."""
+def common_prefix(nodes: Sequence[Node]) -> str:
+    """The block's prefix that the names of all operators begin with."""
+    paths = [p for n, p in paths_of_names(nodes).items() if n.op is not None]
+    shared = paths[0] if len(paths) > 1 else ()
+    for path in paths:
+        while shared != path[: len(shared)]:
+            shared = shared[:-1]
+    return shared[-1] + "_" if shared else ""
 
-    def __init__(self, first: int, length: int, times: int):
-        self.first, self.length, self.times = first, length, times
+
+# ---- the picture ---------------------------------------------------------------------------------
 
 
-def find_repeats(nodes: Sequence[Node], shapes: dict, least: int = 3) -> list[Repeat]:
-    """Runs of equal units of at least `least` nodes: same operators, parameters, shapes and
-    wiring."""
-    place = {n: i for i, n in enumerate(nodes)}
+def new_drawing(title: str, save_format: str, node_attrs: Mapping[str, str] | None) -> Drawing:
+    """An empty drawing in the style of all."""
+    return Drawing(
+        title,
+        format=save_format,
+        graph_attr={"rankdir": "TB", "nodesep": "0.3", "ranksep": "0.4", "fontname": FONT},
+        node_attr={
+            "shape": "box",
+            "style": "filled,rounded",
+            "fontname": FONT,
+            "penwidth": "0.8",
+            "fontsize": "12",
+            "margin": "0.08,0.04",
+            "height": "0",
+            "width": "0",
+            **(node_attrs or {}),
+        },
+        edge_attr={
+            "fontname": FONT,
+            "fontsize": "9",
+            "fontcolor": "#555555",
+            "color": "#666666",
+            "arrowsize": "0.6",
+        },
+    )
 
-    def token(i):
-        node = nodes[i]
-        wiring = tuple((i - place[v.node], v.index) for v in node.inputs if v.node in place)
-        return (node.op, repr(node.attrs), wiring, shapes.get(Value(node)))
 
-    tokens = [token(i) if n.op is not None else (n,) for i, n in enumerate(nodes)]
-    found, i = [], 0
-    while i < len(tokens):
-        best = None
-        for length in range(least, (len(tokens) - i) // 2 + 1):
-            times = 1
-            while tokens[i + times * length : i + (times + 1) * length] == tokens[i : i + length]:
-                times += 1
-            if times > 1 and (best is None or times * length > best.times * best.length):
-                best = Repeat(i, length, times)
-        if best:
-            found.append(best)
-            i += best.length * best.times
-        else:
-            i += 1
-    return found
+class Canvas:
+    """Draws graphs into a Drawing: each into a frame of its own. node_ids: of what is drawn."""
+
+    def __init__(self, picture: Drawing, hide_weights: bool):
+        self.picture, self.hide_weights = picture, hide_weights
+        self._n_frames = self._n_nodes = 0
+        self._edges: set[tuple] = set()
+
+    def frame(self, where: Any, title: str, **style: str) -> Any:
+        """A cluster, to be used in `with`."""
+        self._n_frames += 1
+        made = where.subgraph(name=f"cluster_{self._n_frames}")
+        return _Frame(made, title, style)
+
+    def node(self, where: Any, text: str, **style: str) -> str:
+        """A box; returns its id."""
+        made = f"n{self._n_nodes}"
+        self._n_nodes += 1
+        where.node(made, text, **style)
+        return made
+
+    def edge(self, source: str, target: str, text: str, key: Any = None, **style: str) -> None:
+        """An edge, once for each key."""
+        if (source, target, key) not in self._edges:
+            self._edges.add((source, target, key))
+            shown = table([(text, NAME, False, "#555555")], "LEFT") if text else None
+            self.picture.edge(source, target, label=shown, **style)
+
+
+class _Frame:
+    """The context manager of graphviz for a cluster, with a title at its left."""
+
+    def __init__(self, made: Any, title: str, style: Mapping[str, str]):
+        self._made, self._title, self._style = made, title, style
+
+    def __enter__(self) -> Any:
+        cluster = self._made.__enter__()
+        text = table([(self._title, 10, True, "#444444")], "LEFT") if self._title else ""
+        style = {"color": "#999999", "style": "rounded", "margin": "8", **self._style}
+        cluster.attr(label=text, labeljust="l", **style)
+        return cluster
+
+    def __exit__(self, *error: Any) -> None:
+        self._made.__exit__(*error)
+
+
+class Graph:
+    """A graph on a Canvas. ends: the ids of the boxes that a value comes from: of control flow
+    several, one for each branch."""
+
+    def __init__(
+        self,
+        canvas: Canvas,
+        outputs: Sequence[Value],
+        known: Mapping[Value, tuple],
+        hidden: Collection[Node] = (),
+        styles: Mapping[Node, dict[str, str]] | None = None,
+        prefix: str | None = None,
+    ):
+        """styles: DOT attributes of single nodes. prefix: what names are shown without;
+        None: what they begin with in common."""
+        self.canvas, self.known, self.hidden = canvas, known, hidden
+        self.nodes = [n for n in topological(outputs) if n not in hidden]
+        self.prefix = common_prefix(self.nodes) if prefix is None else prefix
+        self.styles = styles or {}
+        self.ends: dict[Value, list[str]] = {}
+        self._ids: dict[Node, str] = {}
+        self._bodies: dict[Node, list[tuple[Graph, Any]]] = {}
+
+    def draw(
+        self,
+        where: Any,
+        unit: Unit,
+        drawn: Callable[[Node], Node] = lambda n: n,
+        red: Callable[[Node, Node], dict[str, str]] = lambda a, b: {},
+    ) -> None:
+        """Boxes of a tree of units, and all edges. drawn: the node that is drawn for one; red: the
+        style of the edge between two nodes."""
+        self._add(where, unit.items)
+        self._drawn = drawn
+        for node in self.nodes:
+            if drawn(node) is node:
+                self._connect(node, red)
+
+    def _add(self, where: Any, items: Sequence[Node | Unit]) -> None:
+        for item in items:
+            if not isinstance(item, Unit):
+                self._box(where, item)
+                continue
+            more = f"{TIMES} {item.times}" if item.times > 1 else ""
+            style = {"style": "rounded,dashed"} if more else {}
+            with self.canvas.frame(where, f"{item.title}  {more}".strip(), **style) as frame:
+                self._add(frame, item.items)
+
+    def _box(self, where: Any, node: Node) -> None:
+        bodies = node.op.trait(Subgraphs) if node.op is not None else None
+        if bodies is not None and bodies.control is not None:
+            self._flow(where, node, bodies.control)
+            return
+        self._ids[node] = self.canvas.node(
+            where,
+            label(node, self.prefix),
+            **{
+                "fillcolor": color(node),
+                "tooltip": tooltip(node, self.known),
+                **self.styles.get(node, {}),
+            },
+        )
+
+    def _flow(self, where: Any, node: Node, control: Any) -> None:
+        """Control flow: a frame with one for each body."""
+        parts = [(name, part, self._seen(node, part, control)) for name, part in _parts(control)]
+        title = f"{control.name.lstrip('_')}  {node.name.removeprefix(self.prefix)}"
+        if not hasattr(control, "ways"):
+            shape = self.known.get(node.inputs[control.data[0]]) if control.data else None
+            most = TIMES if control.test is None else "\u2264"
+            times = control.length or (shape and shape[0])
+            title += f"  {most} {times}" if times else ""
+        drawn = self._bodies[node] = []
+        with self.canvas.frame(where, title, bgcolor="#f4f4f4") as frame:
+            for name, part, shapes in parts:
+                hide = hidden_nodes(part.outputs) if self.canvas.hide_weights else set()
+                states = getattr(control, "states", ())  # they change
+                hide |= {
+                    v.node
+                    for v, i in zip(part.variables, part.at)
+                    if i not in states and node.inputs[i].node in self.hidden
+                }
+                hide -= {v.node for v in part.outputs}
+                known = _inferred(part.outputs, shapes)
+                inner = Graph(self.canvas, part.outputs, known, hide, prefix=self.prefix)
+                if name:
+                    with self.canvas.frame(frame, name, style="rounded,dotted") as own:
+                        inner.draw(own, Unit("", list(inner.nodes)))
+                else:
+                    inner.draw(frame, Unit("", list(inner.nodes)))
+                drawn.append((inner, part))
+
+    def _seen(self, node: Node, part: Any, control: Any) -> dict[Node, tuple]:
+        """Known shapes of a body's variables: a loop over data sees slices."""
+        sliced = getattr(control, "data", ())
+        shapes = {}
+        for v, i in zip(part.variables, part.at):
+            shape = self.known.get(node.inputs[i])
+            if shape is not None:
+                shapes[v.node] = shape[1:] if i in sliced else shape
+        return shapes
+
+    def _connect(self, node: Node, red: Any) -> None:
+        if node in self._bodies:
+            for inner, part in self._bodies[node]:
+                for v, i in zip(part.variables, part.at):
+                    if v.node in inner._ids:
+                        self._edges(node.inputs[i], inner._ids[v.node], {})
+            return
+        for v in node.inputs:
+            self._edges(v, self._ids[node], red(v.node, node))
+
+    def _edges(self, v: Value, target: str, style: Mapping[str, str]) -> None:
+        if v.node in self.hidden:
+            return
+        text = shape_text(self.known[v]) if v in self.known else ""
+        for source in self.sources(v):
+            self.canvas.edge(source, target, text, v.index, **style)
+
+    def id_of(self, node: Node) -> str:
+        """The id of a drawn node's box."""
+        return self._ids[node]
+
+    def sources(self, v: Value) -> list[str]:
+        """The ids of the boxes that a value comes from."""
+        node = self._drawn(v.node)
+        if node not in self._bodies:
+            return [self._ids[node]]
+        results = [(g, p) for g, p in self._bodies[node] if len(p.outputs) > v.index]
+        if len(results) == len(self._bodies[node]) > 1:  # a branch: not its test
+            results = results[1:] if len(results) == 3 else results
+        return [s for g, p in results for s in g.sources(p.outputs[v.index])]
+
+
+def _parts(control: Any) -> list[tuple[str, Any]]:
+    """The bodies of control flow, each with what it is."""
+    if hasattr(control, "ways"):
+        return [("if", control.test), *zip(("then", "else"), control.ways)]
+    return [("", control.body)] if control.test is None else [
+        ("while", control.test), ("do", control.body)]  # fmt: skip
+
+
+def _inferred(outputs: Sequence[Value], shapes: dict[Node, tuple]) -> dict[Value, tuple]:
+    try:
+        found = Inference(outputs, shapes, {})
+    except MXNetError:
+        return {}
+    return {v: s for v, s in found.shape.items() if is_known(s)}
 
 
 def draw(
@@ -281,100 +467,64 @@ def draw(
     hide_weights: bool = True,
     collapse: bool = False,
     boxes: Sequence[tuple[str, str, Collection[Node]]] = (),
+    paths: tuple[Mapping[Node, Path], Mapping[Path, str]] | None = None,
 ) -> Drawing:
     """A drawing of a graph, inputs above outputs, with shapes on the edges if known.
 
-    node_attrs: DOT attributes of every node. collapse: consecutive equal blocks are drawn once, "x
+    node_attrs: DOT attributes of every node. collapse: consecutive equal units are drawn once, "x
         3". boxes: (title, colour, nodes) of nodes that are drawn in one box; edges between boxes
-        are red.
+        are red. paths: the blocks that nodes are in, and their titles, else names tell.
     """
     known = shapes_of(outputs, shapes, dtypes)
     hidden = hidden_nodes(outputs) if hide_weights else set()
-    nodes = [n for n in topological(outputs) if n not in hidden]
-    repeats = find_repeats(nodes, known) if collapse else []
-    number = {n: i for i, n in enumerate(nodes)}
-    stand_in: dict[int, int] = {}  # a node that is not drawn -> the equal one that is
-    for r in repeats:
-        for i in range(r.first + r.length, r.first + r.length * r.times):
-            stand_in[i] = r.first + (i - r.first) % r.length
-    picture = Drawing(
-        title,
-        format=save_format,
-        graph_attr={"rankdir": "TB", "nodesep": "0.3", "ranksep": "0.45"},
-        node_attr={
-            "shape": "box",
-            "style": "filled,rounded",
-            "fontname": "Helvetica",
-            "penwidth": "0.8",
-            "fontsize": "12",
-            "margin": "0.15,0.07",
-            **(node_attrs or {}),
-        },
-        edge_attr={
-            "fontname": "Helvetica",
-            "fontsize": "9",
-            "fontcolor": "#555555",
-            "color": "#666666",
-            "arrowsize": "0.6",
-        },
-    )
-
-    def add(where, i):
-        shape = {"shape": "oval"} if nodes[i].op is None else {}
-        where.node(
-            f"n{i}",
-            label(nodes[i]),
-            fillcolor=color(nodes[i]),
-            tooltip=tooltip(nodes[i], known),
-            **shape,
-        )
-
-    inside: set[int] = set(stand_in)
-    for k, r in enumerate(repeats):
-        with picture.subgraph(name=f"cluster_{k}") as cluster:
-            cluster.attr(
-                label=f"\u00d7 {r.times}",
-                labeljust="r",
-                fontname="Helvetica-Bold",
-                color="#999999",
-                style="dashed,rounded",
-            )
-            for i in range(r.first, r.first + r.length):
-                add(cluster, i)
-                inside.add(i)
-    box_of = {n: k for k, (_, _, members) in enumerate(boxes) for n in members}
-    for k, (name, fill, members) in enumerate(boxes):
-        with picture.subgraph(name=f"cluster_box{k}") as cluster:
-            cluster.attr(label=name, labeljust="l", fontname="Helvetica", fontsize="12")
-            cluster.attr(style="filled", fillcolor=fill)
-            for i, node in enumerate(nodes):
-                if node in members and i not in inside:
-                    add(cluster, i)
-                    inside.add(i)
-    for i in range(len(nodes)):
-        if i not in inside:
-            add(picture, i)
-    drawn: set[tuple] = set()
-    for i, node in enumerate(nodes):
-        if i in stand_in:
-            continue
-        for v in node.inputs:
-            if v.node in hidden:
-                continue
-            source = stand_in.get(number[v.node], number[v.node])
-            if (source, i, v.index) not in drawn:
-                drawn.add((source, i, v.index))
-                text = "\u00d7".join(map(str, known[v])) if v in known else ""
-                between = box_of.get(v.node, box_of.get(node)) != box_of.get(node)
-                red = {"color": "#d32f2f", "penwidth": "2"} if between else {}
-                picture.edge(f"n{source}", f"n{i}", label=f" {text}" if text else None, **red)
+    picture = new_drawing(title, save_format, node_attrs)
+    canvas = Canvas(picture, hide_weights)
+    graph = Graph(canvas, outputs, known, hidden)
+    if boxes:
+        _in_boxes(graph, boxes)
+        return picture
+    root, folding = units_of(outputs, graph.nodes, known, hidden, collapse, paths)
+    graph.draw(picture, root, folding.drawn if folding else lambda n: n)
+    for v in outputs:
+        end = canvas.node(picture, pill(output_name(v), graph.prefix), fillcolor=VARIABLE)
+        for source in graph.sources(v):
+            canvas.edge(source, end, shape_text(known[v]) if v in known else "")
     return picture
 
 
-def tooltip(node: Node, shapes: dict) -> str:
-    """The tooltip of a node: name, parameters, output shape."""
-    parts = [node.name, *(f"{k}={v}" for k, v in text_attrs(node).items())]
-    shape = shapes.get(Value(node))
-    return "\n".join([*parts, f"output {shape}"] if shape is not None else parts).replace(
-        "\\", "\\\\"
-    )
+def units_of(
+    outputs: Sequence[Value],
+    nodes: Sequence[Node],
+    known: Mapping[Value, tuple],
+    hidden: Collection[Node],
+    collapse: bool,
+    paths: tuple[Mapping[Node, Path], Mapping[Path, str]] | None = None,
+) -> tuple[Unit, Folding | None]:
+    """The nodes as units, and how equal ones are folded."""
+    if paths is None:
+        found = paths_of_names(nodes)
+        prefix = common_prefix(nodes)
+        names = {p: p[-1].removeprefix(prefix) for path in found.values() for p in _heads_of(path)}
+        paths = found, names
+    root = arrange(nodes, *paths)
+    return root, Folding(root, known, hidden) if collapse else None
+
+
+def _heads_of(path: Path) -> list[Path]:
+    return [path[:n] for n in range(1, len(path) + 1)]
+
+
+def _in_boxes(graph: Graph, boxes: Sequence[tuple[str, str, Collection[Node]]]) -> None:
+    """Boxes with a colour each; edges between them are red."""
+    box_of = {n: k for k, (_, _, members) in enumerate(boxes) for n in members}
+    picture = graph.canvas.picture
+    for name, fill, members in boxes:
+        with graph.canvas.frame(picture, name, style="filled", fillcolor=fill) as frame:
+            graph._add(frame, [n for n in graph.nodes if n in members])
+
+    def red(a: Node, b: Node) -> dict[str, str]:
+        between = box_of.get(a, box_of.get(b)) != box_of.get(b)
+        return {"color": "#d32f2f", "penwidth": "2"} if between else {}
+
+    rest: list[Node | Unit] = [n for n in graph.nodes if n not in box_of]
+    graph.draw(picture, Unit("", rest), red=red)

@@ -10,7 +10,13 @@ from ..engine.error import InvalidType
 from ..graph.graph import Node, Value, topological
 from ..kernels.record import dtype_name
 from ..kernels.spec import DType
-from .draw import Drawing, draw, hidden_nodes, shapes_of
+from .blocks import Calls
+from .draw import draw, hidden_nodes, shapes_of
+from .picture import Drawing
+from .plot_error import plot_error as plot_error
+from .plot_program import plot_backward as plot_backward
+from .plot_program import plot_memory as plot_memory
+from .plot_program import plot_program as plot_program
 from .symbol import Group, Symbol, load, tracing, var
 
 
@@ -75,8 +81,10 @@ def plot_network(
     """
     shapes = _shapes(shape)
     dtypes = {k: dtype_name(t) for k, t in dtype.items()} if isinstance(dtype, dict) else None
+    with Calls(symbol) as calls:
+        outputs = _symbol(symbol, shapes)._outputs
     return draw(
-        _symbol(symbol, shapes)._outputs,
+        outputs,
         shapes,
         title,
         save_format,
@@ -84,6 +92,7 @@ def plot_network(
         node_attrs,
         hide_weights,
         collapse,
+        paths=calls.paths(),
     )
 
 

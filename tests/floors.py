@@ -25,8 +25,9 @@ ROOMS = (
     "tools",
 )
 
-# folders that know kinds of devices; tables/ has the entries of all backends
-BACKENDS = ("engine", "kernels/cpu", "kernels/cuda", "kernels/tables")
+# folders that know kinds of devices; tables/ has the entries of all backends, tools/compile writes
+# the C of one
+BACKENDS = ("engine", "kernels/cpu", "kernels/cuda", "kernels/tables", "tools/compile")
 DEVICE_NAMES = {"cpu", "gpu", "cuda", "cpu_pinned", "cpu_shared"}
 DEVICE_KINDS = re.compile(r"(is|on)_(gpu|cpu|cuda)|device_type(id)?|PL_(LANE|MEMORY)_GPU.*")
 # lines that name a device as data, or use what one backend alone has: (file, a part of the line)

@@ -21,9 +21,10 @@ def run(name, *arguments, cwd):
 
 
 def test_digits_learn(tmp_path):
-    text = run("train_digits.py", "--epochs", 4, "--batch-size", 32, cwd=tmp_path)
+    options = "--epochs 4 --batch-size 32 --no-report".split()
+    text = run("train_digits.py", *options, cwd=tmp_path)
     assert float(re.search(r"best validation accuracy: ([\d.]+)%", text)[1]) > 90
-    history = json.loads((tmp_path / "out/lenet-digits-history.json").read_text())
+    history = json.loads((tmp_path / "out/convnet-digits-history.json").read_text())
     assert [h["epoch"] for h in history] == [1, 2, 3, 4] and history[3]["loss"] < history[0]["loss"]
 
 
@@ -37,6 +38,7 @@ def test_eager_and_hybridized_learn_the_same(tmp_path):
             "--epochs",
             2,
             mode,
+            "--no-report",
             "--out",
             mode[2:],
             cwd=tmp_path,

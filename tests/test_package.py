@@ -4,6 +4,7 @@ import importlib
 import importlib.metadata
 import inspect
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -167,6 +168,25 @@ def test_installed_files_have_the_headers_of_the_jit():
         assert (jit.CPU / header).is_file()
         assert any(header.match(str(p)) and len(header.parts) == len(p.parts) for p in patterns), (
             f"{header} is not installed"
+        )
+
+
+def test_installed_files_have_what_is_copied_into_compiled_networks():
+    from plait.tools.compile import sources, writer
+
+    functions = sources.CPU.joinpath("generated/kernels.h").read_text()
+    found = sources.needed(re.findall(r"^int (\w+)\(", functions, re.MULTILINE))
+    runtime = writer.RUNTIME.iterdir()
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    patterns = [
+        str(PurePath(*package.split(".")[1:], pattern))
+        for package, of_package in settings["package-data"].items()
+        for pattern in of_package
+    ]
+    for path in (*found.sources, *found.headers, *runtime):
+        name = path.relative_to(ROOT)
+        assert any(name.match(p) and len(name.parts) == p.count("/") + 1 for p in patterns), (
+            f"{name} is not installed"
         )
 
 

@@ -1,4 +1,5 @@
-"""The table of operators that export to ONNX, docs/reference/onnx.md, made from the rules."""
+"""The table of operators that export to ONNX, docs/reference/onnx-operators.md, made from the
+rules."""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ written.
 
 
 def write(folder: Path) -> list[Path]:
-    """Writes onnx.md. Returns the files written. Raises OSError."""
+    """Writes onnx-operators.md. Returns the files written. Raises OSError."""
     rows = list(support.rows())
     written = sum(way != "none" for _, way, _ in rows)
     lines = [f"| `{name}` | {way} | {reason} |\n" for name, way, reason in rows]
-    path = folder / "onnx.md"
+    path = folder / "onnx-operators.md"
     path.write_text(HEAD.format(written=written, count=len(rows)) + "".join(lines))
     return [path]

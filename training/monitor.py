@@ -1,4 +1,4 @@
-"""Monitor: statistics of every operator's outputs, in some batches."""
+"""Monitor: statistics of every operator's outputs, in some batches; and `find_nan`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 
 from ..engine.error import InvalidType
 from ..ndarray import NDArray, functions
+from .find_nan import NanReport as NanReport
+from .find_nan import find_nan as find_nan
 
 
 def _rms(x: NDArray) -> NDArray:

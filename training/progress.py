@@ -16,12 +16,12 @@ class Progress:
     the loop runs ahead of the engine, which bounds memory.
 
     Args:
-        total: steps of the bar; None where not known. label: text before it.
+        total: steps of the bar; None where not known. label: text before it. unit: what it counts.
     """
 
     EVERY = 20
 
-    def __init__(self, total: int | None, label: str):
+    def __init__(self, total: int | None, label: str, unit: str = "batch"):
         self._bar: Any = None
         self._pending: Any = None  # the loss to show next
         self._count = 0
@@ -29,13 +29,13 @@ class Progress:
         if is_main() and sys.stderr.isatty() and not plain:
             from tqdm import tqdm
 
-            self._bar = tqdm(total=total, desc=label, leave=False, unit="batch")
+            self._bar = tqdm(total=total, desc=label, leave=False, unit=unit)
 
-    def step(self, loss: Any) -> None:
-        """One step is done. loss: NDArray, its mean is shown."""
+    def step(self, loss: Any = None, n: int = 1) -> None:
+        """One step is done, of n units. loss: NDArray, its mean is shown."""
         self._count += 1
         if self._bar is not None:
-            self._bar.update()
+            self._bar.update(n)
         if self._count % self.EVERY == 0:
             if self._pending is not None:
                 shown = float(self._pending.asnumpy().mean())

@@ -1,12 +1,10 @@
-"""Trains a network on real images: scikit-learn's 8x8 digits, or Fashion-MNIST.
+"""Trains a network on real pictures: the 8x8 digits of scikit-learn.
 
-    python docs/examples/train_digits.py                              # LeNet, under a minute
+    python docs/examples/train_digits.py                              # plait train --data digits
     python docs/examples/train_digits.py --model mlp --no-hybridize   # an MLP, eagerly
-    apt-get install dataset-fashion-mnist
-    python docs/examples/train_digits.py --data fashion-mnist --epochs 5
+    python docs/examples/train_digits.py --help                       # all options
 
-Writes a checkpoint, the drawn graph and the loss curve to out/. The loop is
-plait.tools.train.train_epoch:
+out/report.html shows the results. The loop is plait.tools.train.loop.train_epoch; in short:
 
     for x, y in loader:
         with autograd.record():
@@ -15,8 +13,10 @@ plait.tools.train.train_epoch:
         trainer.step(x.shape[0])
 """
 
+import sys
+
 from plait.tools import train
 
 if __name__ == "__main__":
-    history = train.run()
+    history = train.run(["--data", "digits", *sys.argv[1:]])
     print(f"best validation accuracy: {max(h['valid'] for h in history):.2%}")

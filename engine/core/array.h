@@ -42,6 +42,7 @@ struct pl_var {
     atomic_int n_users;         /* requests pushed and not finished; spinning waiters read it without the lock */
     pl_request *head, *tail;    /* requests not granted yet, in the order of pushing */
     uint64_t writes_pushed;
+    int64_t last_writer;        /* the seq of the op that was pushed last to write it */
     atomic_uint_fast64_t version;   /* finished writes; spinning waiters read it without the lock */
     int64_t claim_seq;          /* the last op that claimed it, */
     int32_t claim_index;        /* and the number of its request */

@@ -30,6 +30,7 @@ struct pl_engine_state pl_engine;
 _Thread_local pl_op *pl_running;
 
 static _Thread_local int own_priority;
+static _Thread_local int64_t full_start_ns, full_end_ns;   /* for the profiler: when this thread's push waited */
 
 int pl_engine_set_priority(int priority)
 {
@@ -79,8 +80,10 @@ static bool request_append(pl_request *r)
     pl_var *v = r->var;
     v->object.refs++;
     var_add_users(v, 1);
-    if (r->mode != PL_READ)
+    if (r->mode != PL_READ) {
         v->writes_pushed++;
+        v->last_writer = r->op->seq;
+    }
     if (request_grantable(r)) {
         r->state = PL_GRANTED;
         request_grant(r);
@@ -118,8 +121,10 @@ static void request_finish(pl_request *r)
         request_grant(granted);
         bool awaited = granted->state == PL_AWAITED;
         granted->state = PL_GRANTED;
-        if (awaited && --granted->op->n_missing == 0)
+        if (awaited && --granted->op->n_missing == 0) {
+            granted->op->cause = r->op->seq;
             pl_lane_put(granted->op);         /* STATE: waiting -> ready */
+        }
     }
     if (v->n_sleepers)
         pl_wait_announce();
@@ -133,17 +138,24 @@ int pl_op_begin(pl_op **made, int max_requests, size_t payload_bytes)
     size_t requests_bytes = (size_t)max_requests * sizeof(pl_request);
     size_t bytes = sizeof(pl_op) + requests_bytes + payload_bytes;
     pl_op *op = NULL;
+    if (pl_profiler_on())
+        pl_profiler_begin();
     pl_enter();
     if (!max_pending_bytes) {
         max_pending_bytes = pl_machine_bytes() / 4;
         if (max_pending_bytes > AHEAD_BYTES)
             max_pending_bytes = AHEAD_BYTES;
     }
-    if (!pl_running && (pl_engine.n_queued >= max_queued || pl_engine.pending_bytes >= max_pending_bytes))
-        if (pl_wait_capacity(max_queued / 2, max_pending_bytes / 2, patience_ms) == PL_AGAIN) {
+    if (!pl_running && (pl_engine.n_queued >= max_queued || pl_engine.pending_bytes >= max_pending_bytes)) {
+        int64_t start_ns = pl_profiler_clock();
+        int status = pl_wait_capacity(max_queued / 2, max_pending_bytes / 2, patience_ms);
+        full_end_ns = pl_profiler_clock();
+        full_start_ns = full_end_ns ? full_start_ns ? full_start_ns : start_ns : 0;
+        if (status == PL_AGAIN) {
             pl_leave();
             return PL_AGAIN;
         }
+    }
     if (bytes <= SMALL_BLOCK) {
         bytes = SMALL_BLOCK;
         op = spare;
@@ -168,6 +180,7 @@ int pl_op_begin(pl_op **made, int max_requests, size_t payload_bytes)
     op->block_bytes = bytes;
     op->pending_bytes = 0;
     op->n_requests = 0;
+    op->cause = 0;
     op->priority = own_priority;
     op->location = -1;
     op->payload = (char *)op->requests + requests_bytes;
@@ -308,18 +321,35 @@ static void op_fly(pl_op *op, int64_t start_ns)
         pl_request_end(order);                /* STATE: granted -> ended: the next op of this order may start */
 }
 
+pl_event pl_op_event(const pl_op *op, int kind, int64_t start_ns)
+{
+    pl_event event = {.name = op->name, .label = op->label, .start_ns = start_ns, .seq = op->seq, .cause = op->cause,
+                      .location = op->location, .kind = kind};
+    if (op->push_ns) {                        /* else the profiler was off */
+        event.push_ns = op->push_ns;
+        event.pushed_by = op->pushed_by;
+        event.layer = op->layer;
+    }
+    return event;
+}
+
 /* Calls the op's function. Returns its error, new, or NULL; *flies: it is in flight now, and the lock taken. */
 static inline pl_error *op_call(pl_op *op, bool *flies)
 {
-    int64_t start_ns = pl_profiler_clock();
-    const char *name = op->name;              /* a program that fails changes op->name */
+    /* what runs where it was pushed starts then */
+    int64_t start_ns = !pl_profiler_on() ? 0 : op->lane || !op->push_ns ? pl_profiler_now() : op->push_ns;
+    pl_event event;                           /* with the name from now: a program that fails changes it */
+    if (start_ns) {
+        event = pl_op_event(op, PL_EVENT_OP, start_ns);
+        pl_profiler_start(&event);
+    }
     if (pl_failed)
         pl_fail_forget();
     int status = op->stream || op->on_blocks ? pl_op_run_on_gpu(op) : op->run(op);
     if ((*flies = status == PL_PENDING && op->flight))
         op_fly(op, start_ns);
     else if (start_ns)
-        pl_profiler_record(PL_EVENT_OP, name, op->label, op->push_ns, start_ns);
+        pl_profiler_end(&event, status != PL_OK);
     return status == PL_OK || *flies ? NULL : op_failed(op, status);
 }
 
@@ -383,8 +413,11 @@ bool pl_op_poll(pl_op *op)
     }
     if (over)
         error = pl_flight_give_up(op, error);
-    if (f->event_ns)
-        pl_profiler_flight(op->name, op->label, op->push_ns, f->event_ns, f->polled_ns);
+    if (f->event_ns) {
+        pl_event event = pl_op_event(op, PL_EVENT_FLIGHT, f->event_ns);
+        event.polled_ns = f->polled_ns;
+        pl_profiler_end(&event, error != NULL);
+    }
     op_end(op, error);                        /* STATE: in flight -> done */
     return true;
 }
@@ -453,7 +486,13 @@ int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
     if (produced)
         pl_thread_pool_producer_pushed();
     pl_engine.n_pending++;
-    op->push_ns = pl_profiler_clock();
+    if ((op->push_ns = pl_profiler_clock())) {
+        op->layer = pl_profiler_layer;
+        op->pushed_by = pl_profiler_begin();
+        if (full_start_ns)
+            pl_profiler_queue_was_full(op->name, full_start_ns, full_end_ns, op->location);
+    }
+    full_start_ns = 0;
     int n_missing = 0;
     for (int i = 0; i < op->n_requests; i++)
         n_missing += !request_append(&op->requests[i]);

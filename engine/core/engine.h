@@ -20,6 +20,7 @@
 #define PLAIT_ENGINE_H
 #include "array.h"
 #include "lane.h"
+#include "profiler.h"
 /* cffi reads from here on: */
 int pl_engine_set_priority(int priority);     /* of this thread's next pushes.  Returns the value before */
 /* 1: this thread runs its ops itself if their arrays are free, expensive ones too.  Returns the value before */
@@ -62,8 +63,11 @@ struct pl_op {
     struct pl_flight *flight;   /* of a polled op, or NULL; in the payload */
     pl_object *shared;          /* or NULL: plan or program that must outlive the op; one reference */
     const char *name, *label;
+    const char *layer;          /* of its push, while the profiler is on; or NULL */
+    int32_t pushed_by;          /* while the profiler is on: the number of that thread */
     bool *finished;             /* or NULL: set at the end, for a caller that sleeps on it */
     int64_t seq, push_ns;
+    int64_t cause;              /* the seq of the op whose end granted its last request; 0: all were granted at once */
     size_t block_bytes, pending_bytes;      /* of this struct; of its new outputs */
     int32_t n_missing;          /* requests that it waits for */
     int32_t n_requests, priority, location, depth;
@@ -97,6 +101,7 @@ void pl_op_abandon(pl_op *op);                /* instead of submit; releases the
 /* With the lock: runs it (unlocked). Then it is done, in flight, or waits in the middle. */
 void pl_op_execute(pl_op *op);
 bool pl_op_poll(pl_op *op);                   /* with the lock: runs one in flight again (unlocked); true: it is done */
+pl_event pl_op_event(const pl_op *op, int kind, int64_t start_ns);   /* without the lock; for the profiler */
 void pl_request_end(pl_request *request);     /* with the lock: ends a granted one before its op, as a success */
 pl_error *pl_op_inherited(const pl_op *op);   /* with the lock: of poisoned inputs, if all are granted; or NULL */
 

@@ -96,13 +96,13 @@ int pl_kernel_run_locked(pl_kernel kernel, const void *params, void *const *bufs
     return status;
 }
 
-int pl_kernel_run_timed(pl_plan *plan, void *const *bufs, const double *scalars)
+int pl_kernel_run_timed(const pl_plan *plan, void *const *bufs, const double *scalars, pl_event event)
 {
     pl_stream *stream = pl_gpu_now.stream;
     pl_timing *timing = stream ? pl_timing_begin(stream) : NULL;
     int status = pl_kernel_run(plan, bufs, scalars);
     if (timing)
-        pl_timing_end(stream, timing, PL_EVENT_INSTRUCTION, plan->name, pl_plan_label(plan), 0);
+        pl_timing_end(stream, timing, event);
     return status;
 }
 

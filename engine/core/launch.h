@@ -3,6 +3,7 @@
 #define PLAIT_LAUNCH_H
 #include "cuda.h"
 #include "plan.h"
+#include "profiler.h"
 /* cffi reads from here on: */
 /* Its params: pl_launches; what it points to belongs to the plan's owner. TOGETHER: a cooperative launch, all blocks at
  * once. */
@@ -30,7 +31,8 @@ int pl_kernel_run_locked(pl_kernel kernel, const void *params, void *const *bufs
 /* cffi stops reading here */
 
 int pl_kernel_run_on_gpu(const pl_plan *plan, void *const *bufs, const double *scalars);
-int pl_kernel_run_timed(pl_plan *plan, void *const *bufs, const double *scalars);
+/* event: its times are filled in when the GPU has run it. */
+int pl_kernel_run_timed(const pl_plan *plan, void *const *bufs, const double *scalars, pl_event event);
 /* Sets the arguments of a recorded launch. */
 int pl_launch_update(const pl_launches *p, int launch, void *const *bufs, const double *scalars, cu_exec exec,
                      cu_node node);

@@ -97,8 +97,6 @@ typedef struct { pl_plan *plan; double *scalars; int32_t *requests; void *bufs[]
 static int plan_run(pl_op *op)
 {
     plan_call *call = op->payload;
-    if (atomic_load_explicit(&pl_profiling, memory_order_relaxed))
-        op->label = pl_plan_label(call->plan);
     if (op->late && pl_op_give(op, call->plan->n_in + call->plan->n_out, (char **)call->bufs, call->requests) != PL_OK)
         return PL_ENOMEM;
     return pl_kernel_run(call->plan, call->bufs, call->scalars);
@@ -109,6 +107,7 @@ static int invoke_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, co
     pl_plan *plan = (pl_plan *)handle;
     int n_in = plan->n_in, n_out = plan->n_out, random = (plan->flags & PL_PLAN_RANDOM) != 0;
     size_t n = (size_t)n_in + (size_t)n_out, n_scalars = (size_t)plan->n_scalars;
+    const char *label = pl_profiler_on() ? pl_plan_label(plan) : NULL;
     pl_op *op;
     int status = pl_op_begin(&op, (int)n, sizeof(plan_call) + n * sizeof(void *) +
                              (n_scalars + 2) * sizeof(double) + n * sizeof(int32_t) + (size_t)n_out);
@@ -128,6 +127,7 @@ static int invoke_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, co
     }
     op->run = plan_run;
     op->name = plan->name;
+    op->label = label;
     op->location = location;
     op->shared = &plan->object;
     plan->object.refs++;

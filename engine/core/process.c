@@ -110,6 +110,7 @@ static void fork_parent(void)
 static void fork_child(void)
 {
     pl_heartbeat_fork_child();
+    pl_profiler_forked();
     pl_engine.synchronous--;
     pl_engine.lost = pl_engine.lost || pl_engine.n_pending > 0;
     pl_engine.n_idle_waiters = pl_engine.n_producers = 0;

@@ -14,9 +14,15 @@
 
 enum { BRANCH_BUFS = 16 };     /* of an instruction in a branch that runs at the same time as others */
 
+typedef struct layer_names { struct layer_names *next; const char *names[]; } layer_names;
+
 static void program_destroy(pl_object *object)
 {
     pl_program *p = (pl_program *)object;
+    for (layer_names *next, *l = p->layers; l; l = next) {
+        next = l->next;
+        free(l);
+    }
     for (int i = 0; p->instr && i < p->n_instr; i++)
         pl_plan_free((uintptr_t)p->instr[i].plan);
     free(p->in_modes);
@@ -158,6 +164,26 @@ uintptr_t pl_program_new(int n_in, const uint8_t *in_modes, int n_out, const siz
     return 0;
 }
 
+int pl_program_set_layers(uintptr_t program, const char *const *names)
+{
+    pl_program *p = (pl_program *)program;
+    size_t bytes = (size_t)p->n_instr * sizeof *names;
+    pl_enter();
+    layer_names *l, **at = &p->layers;
+    while ((l = *at) && memcmp(l->names, names, bytes) != 0)
+        at = &l->next;
+    if (l)
+        *at = l->next;
+    else if ((l = malloc(sizeof *l + bytes)))
+        memcpy(l->names, names, bytes);
+    if (l) {
+        l->next = p->layers;
+        p->layers = l;
+    }
+    pl_leave();
+    return l ? PL_OK : pl_fail(PL_ENOMEM, "program: out of memory");
+}
+
 void pl_program_free(uintptr_t program) { pl_plan_free(program); }    /* both begin with a pl_object */
 
 const double *pl_instruction_args(const pl_instruction *in, pl_program_args *call, void **bufs)
@@ -180,15 +206,23 @@ const double *pl_instruction_args(const pl_instruction *in, pl_program_args *cal
     return scalars;
 }
 
-static int instruction_run(const pl_instruction *in, pl_program_args *call, void **bufs)
+/* *last_ns: when this thread's instruction before it ended, for the profiler, or 0: reading the clock costs more than
+ * what lies between two instructions. */
+static int instruction_run(const pl_instruction *in, pl_program_args *call, void **bufs, int64_t *last_ns)
 {
     const double *scalars = pl_instruction_args(in, call, bufs);
-    int64_t start_ns = pl_profiler_clock();
-    if (start_ns && pl_lane_is_gpu(in->plan->lane))
-        return pl_kernel_run_timed(in->plan, bufs, scalars);
+    if (!pl_profiler_on())
+        return pl_kernel_run(in->plan, bufs, scalars);
+    int64_t start_ns = *last_ns ? *last_ns : pl_profiler_now();
+    pl_event event = {.name = in->plan->name, .label = pl_plan_label(in->plan), .start_ns = start_ns, .seq = call->seq,
+                      .layer = call->layers ? call->layers[in - call->program->instr] : NULL, .location = -1,
+                      .kind = PL_EVENT_INSTRUCTION};
+    if (pl_lane_is_gpu(in->plan->lane))
+        return pl_kernel_run_timed(in->plan, bufs, scalars, event);
+    pl_profiler_start(&event);
     int status = pl_kernel_run(in->plan, bufs, scalars);
-    if (start_ns)
-        pl_profiler_record(PL_EVENT_INSTRUCTION, in->plan->name, pl_plan_label(in->plan), 0, start_ns);
+    pl_profiler_end(&event, status != PL_OK);
+    *last_ns = event.end_ns;
     return status;
 }
 
@@ -196,8 +230,9 @@ static int instruction_run(const pl_instruction *in, pl_program_args *call, void
 static int range_run(pl_program_args *call, void **bufs, int *at, int end)
 {
     int status = PL_OK;
+    int64_t last_ns = 0;
     for (; *at < end; ++*at)
-        if ((status = instruction_run(&call->program->instr[*at], call, bufs)) != PL_OK)
+        if ((status = instruction_run(&call->program->instr[*at], call, bufs, &last_ns)) != PL_OK)
             break;
     return status;
 }
@@ -362,6 +397,8 @@ int pl_program_call(uintptr_t program, char *const *data, void *scratch, void *a
     call->seed = seed;
     call->counter = *counter;
     call->op = NULL;
+    call->layers = p->layers ? p->layers->names : NULL;
+    call->seq = 0;
     call->n_reported = call->begin = 0;
     call->end = p->n_instr;
     memcpy(call->data, data, n * sizeof *data);
@@ -446,6 +483,8 @@ static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const
     call->n_reported = call->begin = 0;
     call->end = p->n_instr;
     call->arena = NULL;
+    call->layers = p->layers ? p->layers->names : NULL;
+    call->seq = op->seq;
     pl_claims *claims = (pl_claims *)(call->bufs + p->max_bufs);
     call->requests = (int32_t *)((char *)claims + claims_bytes);
     uint8_t *fresh = (uint8_t *)(call->requests + n);

@@ -12,6 +12,9 @@ uintptr_t pl_program_new(int n_in, const uint8_t *in_modes, int n_out, const siz
                          const uintptr_t *plans, const pl_slot *slots, const double *scalars, size_t arena_bytes,
                          int flags, int lane, int device, const char *name);
 void pl_program_free(uintptr_t program);
+/* The layers of its instructions, for the profiler: runs that are pushed from now on have these names. layers: n_instr
+ * names that are never freed (pl_name), some of them NULL; copied. */
+int pl_program_set_layers(uintptr_t program, const char *const *layers);
 /* Before the first run: divides all instructions into n consecutive branches, which end before the instructions
  * ends[i]. Branches of the same section (numbers that ascend) are independent: up to `threads` of them run at once
  * where a run may use the thread pool, and one after the other elsewhere.  ends, sections: borrowed, copied. */
@@ -49,6 +52,7 @@ typedef struct pl_program {
     int n_branches, threads;
     int32_t *ends, *sections;   /* of branches: see pl_program_split */
     const char *name;
+    struct layer_names *layers;      /* or NULL; the latest first: queued runs may have earlier ones */
     struct pl_replays *replays;      /* of a GPU, or NULL: recorded runs; replay.c */
 } pl_program;
 
@@ -64,6 +68,8 @@ typedef struct {
     void **bufs;
     int32_t *requests;
     uint64_t seed, counter;
+    const char *const *layers;       /* of the instructions, or NULL */
+    int64_t seq;             /* of its op; 0: none */
     int begin, end;          /* the instructions to run now */
     char *arena;
     char *data[];

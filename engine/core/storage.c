@@ -10,6 +10,7 @@
 #include "object.h"
 #include "scratch.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -30,6 +31,7 @@ static int64_t freed_at[PL_SIZE_CLASSES];              /* n_alloc when a block o
 static size_t peak_now, peak_before;                   /* of memory in use, in this window and in the one before it */
 static size_t window_bytes;                            /* handed out; a window ends at WINDOW times all memory */
 static pl_storage_stats stats;
+static atomic_size_t used_now;       /* stats.used_bytes, for readers without the lock */
 static size_t machine_bytes;
 static char empty[64] __attribute__((aligned(64)));    /* what zero-size arrays point to */
 
@@ -186,6 +188,7 @@ void *pl_storage_alloc(size_t bytes)
     }
     stats.n_alloc++;
     stats.used_bytes += class_bytes;
+    atomic_store_explicit(&used_now, stats.used_bytes, memory_order_relaxed);
     window_bytes += class_bytes;
     if (stats.used_bytes > peak_now) {
         peak_now = stats.used_bytes;
@@ -202,6 +205,7 @@ void pl_storage_free(void *data, size_t bytes)
     size_t class_bytes;
     int class = pl_size_class(bytes, &class_bytes);
     stats.used_bytes -= class_bytes;
+    atomic_store_explicit(&used_now, stats.used_bytes, memory_order_relaxed);
     if (pl_guard_owns(data)) {
         pl_guard_free(data, bytes);
         return;
@@ -216,7 +220,7 @@ void pl_storage_free(void *data, size_t bytes)
     stats.pooled_bytes += class_bytes;
 }
 
-size_t pl_storage_used(void) { return stats.used_bytes; }
+size_t pl_storage_used(void) { return atomic_load_explicit(&used_now, memory_order_relaxed); }
 
 void pl_storage_trim(void)
 {

@@ -15,7 +15,7 @@ void pl_storage_trim(void);                   /* returns pooled memory to the sy
 /* With the lock: */
 void *pl_storage_alloc(size_t bytes);         /* NULL, with a message */
 void pl_storage_free(void *data, size_t bytes);
-size_t pl_storage_used(void);
+size_t pl_storage_used(void);                 /* without the lock, too */
 size_t pl_machine_bytes(void);                /* physical memory */
 
 enum { PL_MIN_SHIFT = 6, PL_MAX_SHIFT = 46, PL_SIZE_CLASSES = 4 * (PL_MAX_SHIFT - PL_MIN_SHIFT + 1) };

@@ -399,11 +399,11 @@ int pl_op_run_on_gpu(pl_op *op)
         status = use_await(s, &list.uses[i]);
     pl_gpu_now = (struct pl_gpu_now){.stream = s, .handle = s->handle};
     pl_timing *timing = status == PL_OK && pl_profiler_clock() ? pl_timing_begin(s) : NULL;
-    const char *name = op->name;
+    pl_event event = timing ? pl_op_event(op, PL_EVENT_OP, 0) : (pl_event){0};
     if (status == PL_OK)
         status = op->run(op);
     if (timing)
-        pl_timing_end(s, timing, PL_EVENT_OP, name, op->label, op->push_ns);
+        pl_timing_end(s, timing, event);
     bool staged = pl_gpu_now.staged;
     pl_gpu_now = outer;
     if (status == PL_OK && op->claims && op->claims->n_marks) {     /* with the numbers of their events */

@@ -15,9 +15,7 @@ enum { MAX_PENDING = 4096 };
 struct pl_timing {
     struct pl_timing *next;
     cu_event start, end;
-    const char *name, *label;
-    int64_t push_ns;
-    int kind;
+    pl_event event;
 };
 
 /* Events can be reused on their own GPU only. */
@@ -76,12 +74,9 @@ pl_timing *pl_timing_begin(pl_stream *s)
     return t;
 }
 
-void pl_timing_end(pl_stream *s, pl_timing *t, int kind, const char *name, const char *label, int64_t push_ns)
+void pl_timing_end(pl_stream *s, pl_timing *t, pl_event event)
 {
-    t->kind = kind;
-    t->name = name;
-    t->label = label;
-    t->push_ns = push_ns;
+    t->event = event;
     t->next = NULL;
     if (cu.event_record(t->end, s->handle) != 0) {
         timing_free(s->gpu, t);
@@ -117,7 +112,7 @@ static void stream_collect(pl_stream *s, bool all)
         bool timed = ended && cu.event_elapsed(&to_start_ms, s->clock, t->start) == 0 &&
                      cu.event_elapsed(&run_ms, t->start, t->end) == 0;
         double start_ns = s->clock_ns + (double)to_start_ms * 1e6, end_ns = start_ns + (double)run_ms * 1e6;
-        if (timed && t->kind == PL_EVENT_OP) {          /* the clock moves on to the end of this op */
+        if (timed && t->event.kind == PL_EVENT_OP) {          /* the clock moves on to the end of this op */
             cu_event old = s->clock;
             s->clock = t->end;
             t->end = old;
@@ -126,8 +121,10 @@ static void stream_collect(pl_stream *s, bool all)
         pthread_mutex_unlock(&s->event_lock);
         if (!ended)
             return;
+        t->event.start_ns = (int64_t)start_ns;
+        t->event.end_ns = (int64_t)end_ns;
         if (timed)
-            pl_profiler_add(row, t->kind, t->name, t->label, t->push_ns, (int64_t)start_ns, (int64_t)end_ns);
+            pl_profiler_add(row, &t->event);
         timing_free(s->gpu, t);
     }
 }

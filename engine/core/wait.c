@@ -124,6 +124,8 @@ static int wait_streams(pl_var *var, bool for_write, int timeout_ms)
 static int wait_var(pl_var *var, bool for_write, int timeout_ms)
 {
     int status = PL_OK;
+    if (pl_profiler_on())
+        pl_profiler_begin();
     pl_enter();
     const pl_request *claim = own_claim(var);
     var_wait w = {var, var->writes_pushed, for_write, claim};
@@ -136,6 +138,7 @@ static int wait_var(pl_var *var, bool for_write, int timeout_ms)
     }
     var->object.refs++;
     if (!var_done(&w)) {
+        int64_t start_ns = pl_profiler_clock(), writer = for_write ? 0 : var->last_writer;
         atomic_fetch_add(&pl_engine.n_blocked, 1);
         pl_claims_end_all();
         pl_lane_wake_deferred();
@@ -154,6 +157,8 @@ static int wait_var(pl_var *var, bool for_write, int timeout_ms)
         atomic_fetch_sub(&pl_engine.n_blocked, 1);
         if (var_done(&w))
             status = PL_OK;
+        if (start_ns)
+            pl_profiler_waited(start_ns, writer);
     }
     if (status == PL_OK && !var->error && var->block)
         status = wait_streams(var, for_write, timeout_ms);
@@ -233,8 +238,11 @@ int pl_wait_all(int timeout_ms)
     int status = PL_OK;
     if (pl_running)
         return pl_fail(PL_EINVAL, "waitall: an operation cannot wait for all operations, itself included");
-    int64_t end_ns = deadline_after(timeout_ms);
+    int64_t end_ns = deadline_after(timeout_ms), start_ns = pl_profiler_clock();
+    if (start_ns)
+        pl_profiler_begin();
     pl_enter();
+    bool blocked = pl_engine.n_queued > 0 || pl_gpu_count();
     pl_lane_wake_deferred();
     if (timeout_ms > 0)
         pl_lane_hurry_all();
@@ -254,6 +262,8 @@ int pl_wait_all(int timeout_ms)
         status = pl_streams_wait(timeout_ms);
         pl_enter();
     }
+    if (start_ns && blocked)
+        pl_profiler_waited(start_ns, 0);
     pl_error *unreported = pl_error_oldest_unreported();
     if (status == PL_FAILED && atomic_load(&pl_gpu_lost))     /* it was reported, or is unreported */
         status = PL_OK;

@@ -15,7 +15,12 @@ QUARTER = initializer.Constant(0.25)
 
 
 class Activation(Layer):
-    """relu, sigmoid, tanh, softrelu or softsign, by name."""
+    """An activation by its name.
+
+    Args:
+        activation: "relu", "sigmoid", "tanh", "softrelu" (log(1 + exp(x))) or "softsign".
+    Shapes: data of any shape -> the same.
+    """
 
     def __init__(self, activation: str, **kwargs: Any):
         self._act_type = activation
@@ -32,7 +37,12 @@ class Activation(Layer):
 
 
 class LeakyReLU(Layer):
-    """x where x > 0, else alpha * x. alpha: slope >= 0."""
+    """x where x > 0, else alpha * x.
+
+    Args:
+        alpha: slope for negative x, >= 0.
+    Shapes: data of any shape -> the same.
+    """
 
     def __init__(self, alpha: Any, **kwargs: Any):
         if alpha < 0:
@@ -69,7 +79,13 @@ class PReLU(Layer):
 
 
 class ELU(Layer):
-    """x where x > 0, else alpha * (exp(x) - 1). Source: Clevert et al. 2015, arXiv:1511.07289."""
+    """x where x > 0, else alpha * (exp(x) - 1).
+
+    Args:
+        alpha: -alpha is the limit for x -> -infinity.
+    Shapes: data of any shape -> the same.
+    Source: Clevert et al. 2015, arXiv:1511.07289.
+    """
 
     def __init__(self, alpha: Any = 1.0, **kwargs: Any):
         super().__init__(**kwargs)
@@ -96,7 +112,13 @@ class GELU(Layer):
 
 
 class Swish(Layer):
-    """x * sigmoid(beta * x). Source: Ramachandran et al. 2017, arXiv:1710.05941."""
+    """x * sigmoid(beta * x).
+
+    Args:
+        beta: steepness; 1 is SiLU.
+    Shapes: data of any shape -> the same.
+    Source: Ramachandran et al. 2017, arXiv:1710.05941.
+    """
 
     def __init__(self, beta: Any = 1.0, **kwargs: Any):
         super().__init__(**kwargs)

@@ -97,7 +97,15 @@ class Sequential(_Stack):
 
 
 class HybridSequential(_Stack, HybridBlock):
-    """Runs hybrid blocks one after another, as one graph when hybridized."""
+    """Runs hybrid blocks one after another, as one graph when hybridized. A tuple that one returns
+    becomes the inputs of the next.
+
+    >>> net = nn.HybridSequential()
+    >>> net.add(nn.Dense(16, activation="relu"), nn.Dense(3))
+    >>> net.initialize()
+    >>> net(nd.ones((2, 8))).shape
+    (2, 3)
+    """
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any) -> Any:
         """Passes x (and args, to the first block) through all blocks."""
@@ -114,10 +122,16 @@ class Dense(Layer):
 
     Args:
         units: size of the output.
+        activation: name of an activation that follows, or None.
+        use_bias: whether a number is added to each unit.
         flatten: True: (N, ...) becomes (N, inputs) first; False: works on the last axis of (...,
             inputs).
+        dtype: of the parameters.
+        weight_initializer, bias_initializer: Initializer or its name; None: the network's.
         in_units: size of the input; 0: inferred at the first forward pass.
-    Shapes: data (N, ..., in_units) -> (N, units), or (..., units) without flatten.
+    Shapes: data (N, ..., in_units) -> (N, units), or (..., units) without flatten; weight (units,
+        in_units), bias (units,).
+    Raises: ShapeError, at the call, for data whose size is not in_units.
     """
 
     size_argument = "in_units"
@@ -184,7 +198,10 @@ class Dense(Layer):
 class Dropout(Layer):
     """In training, zeroes elements at random and scales the rest by 1 / (1 - rate).
 
-    rate: probability. axes: axes along which the mask is shared.
+    Args:
+        rate: probability that an element becomes 0, in [0, 1).
+        axes: axes along which the mask is shared; () for a mask of data's shape.
+    Shapes: data of any shape -> the same.
     """
 
     def __init__(self, rate: float, axes: int | Sequence[int] = (), **kwargs: Any):
@@ -201,10 +218,17 @@ class Dropout(Layer):
 
 
 class Embedding(Layer):
-    """Rows of a table: indices (...) -> vectors (..., output_dim).
+    """Rows of a table: whole numbers -> vectors.
 
-    input_dim: number of rows. sparse_grad: the gradient of the table is row_sparse, so that
-        optimizers update only the rows that were used.
+    Args:
+        input_dim: number of rows.
+        output_dim: length of a row.
+        dtype: of the table.
+        weight_initializer: Initializer or its name; None: the network's.
+        sparse_grad: the gradient of the table is row_sparse, so that optimizers update only the
+            rows that were used.
+    Shapes: data (...) with values in [0, input_dim) -> (..., output_dim); weight (input_dim,
+        output_dim).
     """
 
     def __init__(

@@ -152,10 +152,20 @@ class _Conv(Layer):
 
 
 class Conv1D(_Conv):
-    """1D convolution. data (N, C, W) -> (N, channels, out), out = (W + 2 pad - dilation (kernel -
-    1) - 1) / stride + 1.
+    """1D convolution (cross-correlation, as everywhere in deep learning).
 
-    layout: NCW or NWC.
+    Args:
+        channels: number of filters, the channels of the output.
+        kernel_size, strides, padding, dilation: a number; padding is added on both sides.
+        groups: the channels are convolved in so many separate groups.
+        layout: "NCW" or "NWC"; the output has it, too.
+        activation: name of an activation that follows, or None.
+        use_bias: whether a number is added to each channel.
+        weight_initializer, bias_initializer: Initializer or its name; None: the network's.
+        in_channels: channels of the input; 0: found at the first call.
+    Shapes: data (N, C, W) -> (N, channels, out); out = floor((size + 2 padding - dilation (kernel -
+        1) - 1) / stride) + 1.
+    Raises: ValueError for another layout, for numbers of channels that are no multiples of groups.
     """
 
     def __init__(
@@ -192,7 +202,28 @@ class Conv1D(_Conv):
 
 
 class Conv2D(_Conv):
-    """2D convolution. data (N, C, H, W) -> (N, channels, out_h, out_w). layout: NCHW or NHWC."""
+    """2D convolution (cross-correlation, as everywhere in deep learning).
+
+    Args:
+        channels: number of filters, the channels of the output.
+        kernel_size, strides, padding, dilation: a number, or two (height, width); padding is added
+            on both sides.
+        groups: the channels are convolved in so many separate groups.
+        layout: "NCHW" or "NHWC"; the output has it, too.
+        activation: name of an activation that follows, or None.
+        use_bias: whether a number is added to each channel.
+        weight_initializer, bias_initializer: Initializer or its name; None: the network's.
+        in_channels: channels of the input; 0: found at the first call.
+    Shapes: data (N, C, H, W) -> (N, channels, out_h, out_w); out = floor((size + 2 padding -
+        dilation (kernel - 1) - 1) / stride) + 1.
+    Raises: ValueError for another layout, for numbers of channels that are no multiples of groups.
+
+
+    >>> net = nn.Conv2D(8, kernel_size=3, padding=1, in_channels=3)
+    >>> net.initialize()
+    >>> net(nd.ones((2, 3, 32, 32))).shape
+    (2, 8, 32, 32)
+    """
 
     def __init__(
         self,
@@ -228,8 +259,22 @@ class Conv2D(_Conv):
 
 
 class Conv3D(_Conv):
-    """3D convolution. data (N, C, D, H, W) -> (N, channels, out_d, out_h, out_w). layout: NCDHW or
-    NDHWC."""
+    """3D convolution (cross-correlation, as everywhere in deep learning).
+
+    Args:
+        channels: number of filters, the channels of the output.
+        kernel_size, strides, padding, dilation: a number, or three (depth, height, width); padding
+            is added on both sides.
+        groups: the channels are convolved in so many separate groups.
+        layout: "NCDHW" or "NDHWC"; the output has it, too.
+        activation: name of an activation that follows, or None.
+        use_bias: whether a number is added to each channel.
+        weight_initializer, bias_initializer: Initializer or its name; None: the network's.
+        in_channels: channels of the input; 0: found at the first call.
+    Shapes: data (N, C, D, H, W) -> (N, channels, out_d, out_h, out_w); out = floor((size + 2
+        padding - dilation (kernel - 1) - 1) / stride) + 1.
+    Raises: ValueError for another layout, for numbers of channels that are no multiples of groups.
+    """
 
     def __init__(
         self,
@@ -265,8 +310,23 @@ class Conv3D(_Conv):
 
 
 class Conv1DTranspose(_Conv):
-    """Transposed 1D convolution: out = (W - 1) stride - 2 pad + kernel + output_padding. layout:
-    NCW or NWC."""
+    """Transposed 1D convolution: the gradient of a convolution by its input.
+
+    Args:
+        channels: number of filters, the channels of the output.
+        kernel_size, strides, padding, dilation: a number; padding is added on both sides.
+        output_padding: added to one side of the output, to choose among the sizes that a stride
+            leaves open.
+        groups: the channels are convolved in so many separate groups.
+        layout: "NCW" or "NWC"; the output has it, too.
+        activation: name of an activation that follows, or None.
+        use_bias: whether a number is added to each channel.
+        weight_initializer, bias_initializer: Initializer or its name; None: the network's.
+        in_channels: channels of the input; 0: found at the first call.
+    Shapes: data (N, C, W) -> (N, channels, out); out = (size - 1) stride - 2 padding + dilation
+        (kernel - 1) + output_padding + 1.
+    Raises: ValueError for another layout, for numbers of channels that are no multiples of groups.
+    """
 
     def __init__(
         self,
@@ -305,8 +365,24 @@ class Conv1DTranspose(_Conv):
 
 
 class Conv2DTranspose(_Conv):
-    """Transposed 2D convolution: out = (size - 1) stride - 2 pad + kernel + output_padding. layout:
-    NCHW or NHWC."""
+    """Transposed 2D convolution: the gradient of a convolution by its input.
+
+    Args:
+        channels: number of filters, the channels of the output.
+        kernel_size, strides, padding, dilation: a number, or two (height, width); padding is added
+            on both sides.
+        output_padding: added to one side of the output, to choose among the sizes that a stride
+            leaves open.
+        groups: the channels are convolved in so many separate groups.
+        layout: "NCHW" or "NHWC"; the output has it, too.
+        activation: name of an activation that follows, or None.
+        use_bias: whether a number is added to each channel.
+        weight_initializer, bias_initializer: Initializer or its name; None: the network's.
+        in_channels: channels of the input; 0: found at the first call.
+    Shapes: data (N, C, H, W) -> (N, channels, out_h, out_w); out = (size - 1) stride - 2 padding +
+        dilation (kernel - 1) + output_padding + 1.
+    Raises: ValueError for another layout, for numbers of channels that are no multiples of groups.
+    """
 
     def __init__(
         self,
@@ -345,7 +421,24 @@ class Conv2DTranspose(_Conv):
 
 
 class Conv3DTranspose(_Conv):
-    """Transposed 3D convolution. layout: NCDHW or NDHWC."""
+    """Transposed 3D convolution: the gradient of a convolution by its input.
+
+    Args:
+        channels: number of filters, the channels of the output.
+        kernel_size, strides, padding, dilation: a number, or three (depth, height, width); padding
+            is added on both sides.
+        output_padding: added to one side of the output, to choose among the sizes that a stride
+            leaves open.
+        groups: the channels are convolved in so many separate groups.
+        layout: "NCDHW" or "NDHWC"; the output has it, too.
+        activation: name of an activation that follows, or None.
+        use_bias: whether a number is added to each channel.
+        weight_initializer, bias_initializer: Initializer or its name; None: the network's.
+        in_channels: channels of the input; 0: found at the first call.
+    Shapes: data (N, C, D, H, W) -> (N, channels, out_d, out_h, out_w); out = (size - 1) stride - 2
+        padding + dilation (kernel - 1) + output_padding + 1.
+    Raises: ValueError for another layout, for numbers of channels that are no multiples of groups.
+    """
 
     def __init__(
         self,

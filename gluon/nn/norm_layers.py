@@ -89,8 +89,20 @@ class _BatchNormBase(Layer):
 
 
 class BatchNorm(_BatchNormBase):
-    """Batch normalisation over all axes but `axis`.
+    """Batch normalisation: (x - mean) / sqrt(variance + epsilon) * gamma + beta.
 
+    In training the statistics are the batch's, else the running ones, which training updates.
+
+    Args:
+        axis: of the channels; statistics are over all other axes.
+        momentum: of the running statistics: new = momentum * old + (1 - momentum) * batch's.
+        epsilon: added to the variance.
+        center, scale: whether beta is added, whether gamma multiplies.
+        use_global_stats: the running statistics are used in training, too.
+        beta_initializer, gamma_initializer, running_mean_initializer, running_variance_initializer:
+            Initializer or its name.
+        in_channels: size of `axis`; 0: found at the first call.
+    Shapes: data of any shape -> the same; gamma, beta and statistics (in_channels,).
     Source: Ioffe and Szegedy 2015, arXiv:1502.03167.
     """
 
@@ -101,7 +113,19 @@ class BatchNorm(_BatchNormBase):
 
 
 class BatchNormReLU(_BatchNormBase):
-    """Batch normalisation followed by relu."""
+    """Batch normalisation followed by relu.
+
+    Args:
+        axis: of the channels; statistics are over all other axes.
+        momentum: of the running statistics: new = momentum * old + (1 - momentum) * batch's.
+        epsilon: added to the variance.
+        center, scale: whether beta is added, whether gamma multiplies.
+        use_global_stats: the running statistics are used in training, too.
+        beta_initializer, gamma_initializer, running_mean_initializer, running_variance_initializer:
+            Initializer or its name.
+        in_channels: size of `axis`; 0: found at the first call.
+    Shapes: data of any shape -> the same; gamma, beta and statistics (in_channels,).
+    """
 
     def hybrid_forward(
         self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any
@@ -111,8 +135,15 @@ class BatchNormReLU(_BatchNormBase):
 
 
 class InstanceNorm(Layer):
-    """Normalises each sample and channel (`axis`) over the other axes.
+    """Normalises each sample and channel over the other axes.
 
+    Args:
+        axis: of the channels.
+        epsilon: added to the variance.
+        center, scale: whether beta is added, whether gamma multiplies.
+        beta_initializer, gamma_initializer: Initializer or its name.
+        in_channels: size of `axis`; 0: found at the first call.
+    Shapes: data (N, C, ...) -> the same; gamma and beta (C,).
     Source: Ulyanov et al. 2016, arXiv:1607.08022.
     """
 
@@ -149,7 +180,17 @@ class InstanceNorm(Layer):
 
 
 class LayerNorm(Layer):
-    """Normalises over one axis. Source: Ba et al. 2016, arXiv:1607.06450."""
+    """Normalises over one axis: (x - mean) / sqrt(variance + epsilon) * gamma + beta.
+
+    Args:
+        axis: the axis over which mean and variance are taken.
+        epsilon: added to the variance.
+        center, scale: whether beta is added, whether gamma multiplies.
+        beta_initializer, gamma_initializer: Initializer or its name.
+        in_channels: size of `axis`; 0: found at the first call.
+    Shapes: data of any shape -> the same; gamma and beta (in_channels,).
+    Source: Ba et al. 2016, arXiv:1607.06450.
+    """
 
     gamma: Parameter
     beta: Parameter
@@ -180,10 +221,15 @@ class LayerNorm(Layer):
 
 
 class GroupNorm(Layer):
-    """Normalises groups of channels (axis 1) of each sample. Source: Wu and He 2018,
-    arXiv:1803.08494.
+    """Normalises groups of channels (axis 1) of each sample.
 
-    gamma and beta have one value for each group, shape (num_groups,).
+    Args:
+        num_groups: number of groups; each has C / num_groups channels.
+        epsilon: added to the variance.
+        center, scale: whether beta is added, whether gamma multiplies.
+        beta_initializer, gamma_initializer: Initializer or its name.
+    Shapes: data (N, C, ...) -> the same; gamma and beta, one value a group, (num_groups,).
+    Source: Wu and He 2018, arXiv:1803.08494.
     """
 
     def __init__(

@@ -54,8 +54,18 @@ class _Pooling(Layer):
 
 
 class MaxPool1D(_Pooling):
-    """Maximum over windows of (N, C, W). strides: default pool_size. ceil_mode: incomplete last
-    windows count, too."""
+    """Maximum over windows.
+
+    Args:
+        pool_size: size of a window, a number.
+        strides: steps from window to window; None: pool_size.
+        padding: added on both sides; it is never the maximum.
+        layout: "NCW" or "NWC".
+        ceil_mode: incomplete last windows count, too.
+    Shapes: data (N, C, W) -> (N, C, out); out = floor((size + 2 padding - pool_size) / stride) + 1,
+        with ceil_mode ceil.
+    Raises: ValueError for another layout.
+    """
 
     def __init__(
         self,
@@ -79,7 +89,18 @@ class MaxPool1D(_Pooling):
 
 
 class MaxPool2D(_Pooling):
-    """Maximum over windows of (N, C, H, W)."""
+    """Maximum over windows.
+
+    Args:
+        pool_size: size of a window, a number, or two (height, width).
+        strides: steps from window to window; None: pool_size.
+        padding: added on both sides; it is never the maximum.
+        layout: "NCHW" or "NHWC".
+        ceil_mode: incomplete last windows count, too.
+    Shapes: data (N, C, H, W) -> (N, C, out_h, out_w); out = floor((size + 2 padding - pool_size) /
+        stride) + 1, with ceil_mode ceil.
+    Raises: ValueError for another layout.
+    """
 
     def __init__(
         self,
@@ -103,7 +124,18 @@ class MaxPool2D(_Pooling):
 
 
 class MaxPool3D(_Pooling):
-    """Maximum over windows of (N, C, D, H, W)."""
+    """Maximum over windows.
+
+    Args:
+        pool_size: size of a window, a number, or three (depth, height, width).
+        strides: steps from window to window; None: pool_size.
+        padding: added on both sides; it is never the maximum.
+        layout: "NCDHW" or "NDHWC".
+        ceil_mode: incomplete last windows count, too.
+    Shapes: data (N, C, D, H, W) -> (N, C, out_d, out_h, out_w); out = floor((size + 2 padding -
+        pool_size) / stride) + 1, with ceil_mode ceil.
+    Raises: ValueError for another layout.
+    """
 
     def __init__(
         self,
@@ -127,7 +159,19 @@ class MaxPool3D(_Pooling):
 
 
 class AvgPool1D(_Pooling):
-    """Mean over windows of (N, C, W). count_include_pad: padding counts as zeros."""
+    """Mean over windows.
+
+    Args:
+        pool_size: size of a window, a number.
+        strides: steps from window to window; None: pool_size.
+        padding: added on both sides.
+        layout: "NCW" or "NWC".
+        ceil_mode: incomplete last windows count, too.
+        count_include_pad: padding counts as zeros; else the mean is over what is there.
+    Shapes: data (N, C, W) -> (N, C, out); out = floor((size + 2 padding - pool_size) / stride) + 1,
+        with ceil_mode ceil.
+    Raises: ValueError for another layout.
+    """
 
     def __init__(
         self,
@@ -153,7 +197,19 @@ class AvgPool1D(_Pooling):
 
 
 class AvgPool2D(_Pooling):
-    """Mean over windows of (N, C, H, W)."""
+    """Mean over windows.
+
+    Args:
+        pool_size: size of a window, a number, or two (height, width).
+        strides: steps from window to window; None: pool_size.
+        padding: added on both sides.
+        layout: "NCHW" or "NHWC".
+        ceil_mode: incomplete last windows count, too.
+        count_include_pad: padding counts as zeros; else the mean is over what is there.
+    Shapes: data (N, C, H, W) -> (N, C, out_h, out_w); out = floor((size + 2 padding - pool_size) /
+        stride) + 1, with ceil_mode ceil.
+    Raises: ValueError for another layout.
+    """
 
     def __init__(
         self,
@@ -179,7 +235,19 @@ class AvgPool2D(_Pooling):
 
 
 class AvgPool3D(_Pooling):
-    """Mean over windows of (N, C, D, H, W)."""
+    """Mean over windows.
+
+    Args:
+        pool_size: size of a window, a number, or three (depth, height, width).
+        strides: steps from window to window; None: pool_size.
+        padding: added on both sides.
+        layout: "NCDHW" or "NDHWC".
+        ceil_mode: incomplete last windows count, too.
+        count_include_pad: padding counts as zeros; else the mean is over what is there.
+    Shapes: data (N, C, D, H, W) -> (N, C, out_d, out_h, out_w); out = floor((size + 2 padding -
+        pool_size) / stride) + 1, with ceil_mode ceil.
+    Raises: ValueError for another layout.
+    """
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ from ...kernels.record import FLOATS, lookup
 from ...kernels.shapes import many_axes
 from ...kernels.traits import Cast, Reduction, SameMemory
 from ..effects import Effects
-from ..graph import Node, Value, topological, typed_node, with_inputs
+from ..graph import Node, Value, together, topological, typed_node, with_inputs
 from .dead_code import RECOMPUTED
 from .row_reductions import expanded, row_values
 
@@ -482,7 +482,8 @@ class _Fusion:
             "num_args": len(self.inputs),
         }
         name = "+".join(dict.fromkeys(n.operation.name for n in self.nodes))
-        fused = typed_node(lookup("_fused"), attrs, [new[v] for v, _ in self.inputs], name)
+        source = together([n.source for n in self.nodes])
+        fused = typed_node(lookup("_fused"), attrs, [new[v] for v, _ in self.inputs], name, source)
         if all(n.extra and RECOMPUTED in n.extra for n in self.nodes):
             fused.extra = {RECOMPUTED: "1"}  # its place in the order is that of its nodes
         for node, at in self.made.items():

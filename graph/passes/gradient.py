@@ -59,7 +59,8 @@ def gradient(
         if template is None:
             template = templates[key] = _template(node, dys, wanted)
         given = [*node.inputs, *ys, *dys]
-        values = instantiate(template.steps, given if len(dys) == 1 else [v for v in given if v])
+        given = given if len(dys) == 1 else [v for v in given if v]
+        values = instantiate(template.steps, given, node.source)
         for v, at in zip(node.inputs, template.found):
             if at is not None:
                 sums.setdefault(v, []).append(values[at])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..graph import Node, Value, with_inputs
+from ..graph import Node, Origin, Value, inherit, with_inputs
 
 
 def replace_uses(outputs: Sequence[Value], instead: Mapping[Value, Value]) -> list[Value]:
@@ -13,6 +13,9 @@ def replace_uses(outputs: Sequence[Value], instead: Mapping[Value, Value]) -> li
     The values are given on nodes over the old graph; what these read is redirected too. No value
     may depend on its own key but through the nodes that it replaces.
     """
+    for v, new in instead.items():
+        if v.node.source.__class__ is Origin:
+            inherit([new], v.node, v.node.inputs)
     made: dict[Node, Node] = {}
 
     def now(v: Value) -> Value:

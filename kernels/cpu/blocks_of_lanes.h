@@ -7,23 +7,42 @@
 #define PLK_BLOCKS_OF_LANES_H
 #include <stdint.h>
 
-/* OF_LANES(n, name): the function `name` for blocks of n channels. */
-#if defined(__x86_64__)
-#define BLOCKS_OF_8_AND_16
-typedef float vec8 __attribute__((vector_size(32), aligned(4)));
-typedef float vec16 __attribute__((vector_size(64), aligned(4)));
-typedef int32_t mask8 __attribute__((vector_size(32)));
-typedef int32_t mask16 __attribute__((vector_size(64)));
+/* PLK_ONE_BLOCK: a compiled network meets the blocks of its own processor alone. */
+#if defined(PLK_ONE_BLOCK) && defined(__AVX512F__)
+#define BLOCKS_OF_16
+#elif defined(PLK_ONE_BLOCK) && defined(__AVX2__)
+#define BLOCKS_OF_8
+#else
+#if defined(__x86_64__) && !defined(PLK_ONE_BLOCK)
+#define BLOCKS_OF_8
+#define BLOCKS_OF_16
 #endif
 #if !defined(__AVX2__)
 #define BLOCKS_OF_4
+#endif
+#endif
+
+/* OF_LANES(n, name): the function `name` for blocks of n channels. */
+#ifdef BLOCKS_OF_16
+typedef float vec16 __attribute__((vector_size(64), aligned(4)));
+typedef int32_t mask16 __attribute__((vector_size(64)));
+#endif
+#ifdef BLOCKS_OF_8
+typedef float vec8 __attribute__((vector_size(32), aligned(4)));
+typedef int32_t mask8 __attribute__((vector_size(32)));
+#endif
+#ifdef BLOCKS_OF_4
 typedef float vec4 __attribute__((vector_size(16), aligned(4)));
 typedef int32_t mask4 __attribute__((vector_size(16)));
 #endif
-#if defined(__AVX2__)
-#define OF_LANES(n, name) ((n) == 8 ? name##_8 : name##_16)
-#elif defined(__x86_64__)
+#if defined(BLOCKS_OF_4) && defined(BLOCKS_OF_8)
 #define OF_LANES(n, name) ((n) == 4 ? name##_4 : (n) == 8 ? name##_8 : name##_16)
+#elif defined(BLOCKS_OF_8) && defined(BLOCKS_OF_16)
+#define OF_LANES(n, name) ((n) == 8 ? name##_8 : name##_16)
+#elif defined(BLOCKS_OF_16)
+#define OF_LANES(n, name) name##_16
+#elif defined(BLOCKS_OF_8)
+#define OF_LANES(n, name) name##_8
 #else
 #define OF_LANES(n, name) name##_4
 #endif

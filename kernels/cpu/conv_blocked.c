@@ -129,7 +129,8 @@ static int64_t rows_of(work *w, int n_threads)
     w->width = p->out[1] + (p->kernel[1] - 1) * p->dilate[1] / p->stride[1];
     int64_t row = (int64_t)sizeof(float) * w->channels * w->phases * w->width,
             both = (p->kernel[0] - 1) * p->dilate[0] + 1;
-    int64_t fit = (plk_cache_own() / 4 * 3 / row - both) / w->row_step + 1, share = over(p->n * p->out[0], 4 * n_threads);
+    int64_t fit = (plk_cache_own() / 4 * 3 / row - both) / w->row_step + 1;
+    int64_t share = over(p->n * p->out[0], 4 * n_threads);
     int64_t rows = least(over(p->kernel[0] == 1 ? PIXELS : 4 * PIXELS, p->out[1]), least(fit, share));
     rows = rows > over(PIXELS / 2, p->out[1]) ? rows : over(PIXELS / 2, p->out[1]);
     return over(p->out[0], over(p->out[0], least(rows, p->out[0])));

@@ -1,46 +1,12 @@
-/* The kernels of dot, batch_dot, linalg_gemm2 and FullyConnected, and the memory in which threads pack operands. */
+/* The kernels of dot, batch_dot, linalg_gemm2 and FullyConnected. */
 #include "gemm.h"
 #include "conv_narrow.h"
 #include "dtype.h"
-#include "engine/core/scratch.h"
 #include "narrow_way.h"
 #include "parts.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-
 /* A step of pl_threads is worth about as many multiplications, and elements that are read from memory. */
 enum { MULTIPLIES_PER_STEP = 32, READS_PER_STEP = 4 };
-
-typedef struct { size_t bytes; char data[] __attribute__((aligned(64))); } buffer;
-static pthread_key_t key;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void room_free(void *data)
-{
-    buffer *r = data;
-    pl_workspace_add(r ? -(int64_t)r->bytes : 0);
-    free(r);
-}
-
-static void make_key(void) { pthread_key_create(&key, room_free); }
-
-/* Not pl_scratch, because kernels that use it may call a matrix product. */
-void *plk_gemm_scratch(size_t bytes)
-{
-    pthread_once(&once, make_key);
-    buffer *r = pthread_getspecific(key);
-    if (!r || r->bytes < bytes) {
-        room_free(r);
-        pthread_setspecific(key, NULL);
-        if (posix_memalign((void **)&r, 64, sizeof(buffer) + bytes))
-            return NULL;
-        r->bytes = bytes;
-        pl_workspace_add((int64_t)bytes);
-        pthread_setspecific(key, r);
-    }
-    return r->data;
-}
 
 int plk_gemm_threads(int64_t m, int64_t n, int64_t k)
 {
@@ -104,12 +70,11 @@ static void run_one(void *arg, int64_t i)
         __atomic_store_n(&b->status, status, __ATOMIC_RELAXED);
 }
 
-/* bufs: a, b, bias if any, residual if any, c, input of the activation if kept, sums of A if any */
+/* Of float32; plk_gemm_narrow: of the other dtypes. bufs: a, b, bias if any, residual if any, c, input of the
+ * activation if kept, sums of A if any */
 PLK_KERNEL(plk_gemm_run)
 {
     const plk_gemm *g = params;
-    if (g->dtype != PLK_F32)
-        return plk_gemm_narrow(params, bufs, scalars);
     int n_threads = plk_gemm_threads(g->n_batch * g->m, g->n, g->k), many = g->n_batch != 1, at = 2;
     void *bias = g->bias ? bufs[at++] : NULL, *residual = g->residual ? bufs[at++] : NULL, *c = bufs[at++];
     void *pre = g->keep ? bufs[at++] : NULL, *sums = g->sums ? bufs[at++] : NULL;

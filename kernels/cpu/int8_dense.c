@@ -138,7 +138,8 @@ PLK_KERNEL(plk_int8_dense_run)
 {
     const plk_int8_dense *p = params;
     int few = p->m <= 2 * FEW_ROWS, n_threads = plk_gemm_threads(p->m, p->n, p->k);
-    int64_t fit = plk_cache_own() / (int64_t)sizeof(float) / (p->k ? p->k : 1) / 16 * 16, each = p->n / (STRIPS_EACH * n_threads);
+    int64_t fit = plk_cache_own() / (int64_t)sizeof(float) / (p->k ? p->k : 1) / 16 * 16;
+    int64_t each = p->n / (STRIPS_EACH * n_threads);
     work t = {p, bufs, few ? most(WIDE, each) : least(most(fit, 16), 256), PL_OK};
     (void)scalars;
     pl_thread_pool_run(n_threads, (p->n + t.wide - 1) / t.wide, few ? few_rows : many_rows, &t);

@@ -47,6 +47,7 @@ PAUSE_S = 1.0  # before another attempt: what was short may be there again
 log = logging.getLogger(__name__)
 _lock = threading.Lock()
 _loaded: dict[str, int] = {}  # key -> address; 0: it cannot be compiled here
+_sources: dict[int, str] = {}  # address -> source
 _libraries: list = []  # never unloaded: plans point into them
 _processes: set[subprocess.Popen] = set()
 
@@ -56,7 +57,15 @@ def function(source: str) -> int:
     cannot be done. Thread-safe."""
     compile_all([source])
     key = _key(source)
-    return _loaded.get(key, 0) if key else 0
+    address = _loaded.get(key, 0) if key else 0
+    if address:
+        _sources[address] = source
+    return address
+
+
+def source_of(address: int) -> str:
+    """The source of a function that `function` gave; "" if it gave no such address."""
+    return _sources.get(address, "")
 
 
 def ready(source: str) -> bool:

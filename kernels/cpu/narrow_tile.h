@@ -74,7 +74,7 @@ PLK_INLINE void convert_run(source s, void *to, const void *from, int64_t n)
 }
 #undef EACH
 
-/* Does `work` with the source `k`, which is a constant where elements are converted: then no loop chooses for each run. */
+/* Does `work` with the source `k`, a constant where elements are converted: then no loop chooses for each run. */
 #define SOURCE(by, of, work) \
     case by * PLK_DTYPE_COUNT + of: { \
         const source k = {by, of, 0}; \

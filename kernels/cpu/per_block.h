@@ -13,7 +13,7 @@
 #undef NAME
 #undef FMA
 #endif
-#ifdef BLOCKS_OF_8_AND_16
+#ifdef BLOCKS_OF_8
 #define LANES 8
 #define VEC vec8
 #define MASK mask8
@@ -29,6 +29,8 @@
 #undef MASK
 #undef NAME
 #undef FMA
+#endif
+#ifdef BLOCKS_OF_16
 #define LANES 16
 #define VEC vec16
 #define MASK mask16

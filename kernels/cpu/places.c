@@ -3,7 +3,7 @@
 #include "index.h"
 #include "simd.h"
 
-enum { SOME = 64 };
+enum { SOME = 64, ROWS = 64 };
 
 #define IS_NOT_0(v) ((v) != 0)
 #define IS_NOT_0_HALF(v) (((v) & 0x7fff) != 0)
@@ -47,14 +47,20 @@ PLK_KERNEL(plk_places_count)
 {
     const plk_places *p = params;
     int64_t n = p->rows * p->columns, count = 0;
-    uint8_t flags[16 * SOME];
+    uint8_t flags[ROWS * SOME];
     (void)scalars;
     for (int64_t at = 0, some; at < n; at += some) {
-        int32_t part = 0;
-        some = n - at < 16 * SOME ? n - at : 16 * SOME;
+        uint8_t sums[SOME] = {0};                          /* at most ROWS each */
+        some = n - at < ROWS * SOME ? n - at : ROWS * SOME;
+        if (some < ROWS * SOME)
+            memset(flags, 0, sizeof flags);
         flag_some(bufs[0], p->dtype, at, some, flags);
-        for (int64_t i = 0; i < some; i++)
-            part += flags[i];
+        for (int r = 0; r < ROWS; r++)
+            PLK_LANES for (int i = 0; i < SOME; i++)
+                sums[i] = (uint8_t)(sums[i] + flags[r * SOME + i]);
+        int32_t part = 0;
+        PLK_LANES for (int i = 0; i < SOME; i++)
+            part += sums[i];
         count += part;
     }
     *(int64_t *)bufs[1] = count;

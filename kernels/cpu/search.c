@@ -177,23 +177,67 @@ PLK_KERNEL(plk_histogram_run)
     return PL_OK;
 }
 
-/* bufs: numbers (int64), how often each of [0, size) occurs */
+#define NUMBERS(RUN) \
+    switch (p->dtype) { \
+    case PLK_I8: RUN(int8_t) \
+    case PLK_U8: RUN(uint8_t) \
+    case PLK_I32: RUN(int32_t) \
+    default: RUN(int64_t) \
+    }
+
+/* bufs: whole numbers, the least and the largest of them (int64) */
+PLK_KERNEL(plk_extremes_run)
+{
+    const plk_numbers *p = params;
+    int64_t *ends = bufs[1];
+    (void)scalars;
+#define EXTREMES(T) { \
+        const T *x = bufs[0]; \
+        T low = x[0], high = x[0]; \
+        for (int64_t i = 1; i < p->n; i++) { \
+            low = x[i] < low ? x[i] : low; \
+            high = x[i] > high ? x[i] : high; \
+        } \
+        ends[0] = low, ends[1] = high; \
+        break; }
+    NUMBERS(EXTREMES)
+    return PL_OK;
+}
+
+/* bufs: whole numbers, how often each of [0, size) occurs (int64). Where there are few sizes, neighbours are counted in
+ * tables of their own: equal ones would wait for each other. */
 PLK_KERNEL(plk_counts_run)
 {
+    enum { TABLES = 4, MOST = 1024 };
     const plk_counts *p = params;
-    const int64_t *x = bufs[0];
-    int64_t *counts = bufs[1];
+    int64_t *counts = bufs[1], own[(TABLES - 1) * MOST], *table[TABLES] = {counts, counts, counts, counts}, i = 0;
+    int64_t size = p->size, wrong = -1;
     (void)scalars;
-    memset(counts, 0, sizeof *counts * (size_t)p->size);
-    for (int64_t i = 0; i < p->n; i++) {
-        if ((uint64_t)x[i] >= (uint64_t)p->size) {
-            char message[120];
-            snprintf(message, sizeof message, "_counts: numbers must be in [0, %lld), got %lld", (long long)p->size,
-                     (long long)x[i]);
-            return pl_fail(PL_EINDEX, message);
-        }
-        counts[x[i]]++;
+    memset(counts, 0, sizeof *counts * (size_t)size);
+    if (size <= MOST)
+        for (int t = 1; t < TABLES; t++)
+            table[t] = memset(own + (t - 1) * size, 0, sizeof *counts * (size_t)size);
+#define COUNT(T) { \
+        const T *x = bufs[0]; \
+        for (; i < p->n; i++) { \
+            if ((uint64_t)(int64_t)x[i] >= (uint64_t)size) { \
+                wrong = x[i]; \
+                break; \
+            } \
+            table[i % TABLES][x[i]]++; \
+        } \
+        break; }
+    NUMBERS(COUNT)
+    if (i < p->n) {
+        char message[120];
+        snprintf(message, sizeof message, "_counts: numbers must be in [0, %lld), got %lld", (long long)size,
+                 (long long)wrong);
+        return pl_fail(PL_EINDEX, message);
     }
+    if (size <= MOST)
+        for (int t = 1; t < TABLES; t++)
+            for (int64_t k = 0; k < size; k++)
+                counts[k] += table[t][k];
     return PL_OK;
 }
 

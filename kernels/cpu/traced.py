@@ -34,6 +34,14 @@ def traced_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | 
     return _native(op, made, t.scratch_bytes) if len(made) == len(found) else None
 
 
+def compiled_functions(
+    op: Operator, ins: Types, outs: Types, attrs: Attrs
+) -> list[tuple[Function, int]]:
+    """The loops of a call that traced_cpu has a kernel for, and their numbers."""
+    t = trace(op, ins, outs, attrs, for_cpu=True)
+    return [x for ways in candidates(t) if (x := _compiled(ways)) is not None]
+
+
 def _compiled(ways: list[Function]) -> tuple[Function, int] | None:
     """The first of these functions that was compiled, and its number."""
     numbers = ((f, lib.plk_traced_find(f.name.encode())) for f in ways)

@@ -290,6 +290,22 @@ PLK_INLINE double plk_pow_small_f64(double x, double y)
     return y == 2 ? x * x : y == 1 ? x : y == 3 ? x * x * x : y == 4 ? x * x * (x * x) : 1;
 }
 
+/* x to the power of 1/2, -1/2 or -1, for the same y for all x. A root of -0 is 0 and one of -infinity infinity: so says
+ * pow, not sqrt. */
+PLK_INLINE int plk_pow_is_root(double y) { return y == 0.5 || y == -0.5 || y == -1; }
+PLK_INLINE float plk_pow_root_f32(float x, float y)
+{
+    int32_t whole = -(int32_t)(y == -1.0f), inverse = -(int32_t)(y < 0.0f);
+    float root = sqrtf((x == -INFINITY ? INFINITY : x) + 0.0f);
+    float v = plk_float(plk_masked(whole, plk_bits(x), plk_bits(root)));
+    return plk_float(plk_masked(inverse, plk_bits(1.0f / v), plk_bits(v)));
+}
+PLK_INLINE double plk_pow_root_f64(double x, double y)
+{
+    double root = sqrt((x == -INFINITY ? INFINITY : x) + 0.0);
+    return y == -1 ? 1 / x : y < 0 ? 1 / root : root;
+}
+
 /* ---- hyperbolic and inverse functions ---- */
 PLK_INLINE float plk_with_sign(float v, float of)                /* v is not negative */
 {
@@ -491,13 +507,20 @@ PLK_INLINE float plk_nextafter_f32(float x, float y) { return nextafterf(x, y); 
 PLK_INLINE double plk_nextafter_f64(double x, double y) { return nextafter(x, y); }
 PLK_INLINE float plk_div_f32(float x, float y) { return x / y; }
 PLK_INLINE double plk_div_f64(double x, double y) { return x / y; }
-PLK_INLINE float plk_fmod_f32(float x, float y) { return fmodf(x, y); }
+/* In double the whole part q of x / y has no rounding error below 2^28, nor has q y. */
+PLK_INLINE float plk_fmod_f32(float x, float y)
+{
+    double q = (double)x / (double)y;
+    if (!(fabs(q) < 0x1p28 && fabsf(y) < INFINITY))
+        return fmodf(x, y);
+    return copysignf((float)((double)x - trunc(q) * (double)y), x);
+}
 PLK_INLINE double plk_fmod_f64(double x, double y) { return fmod(x, y); }
 
 /* The remainder with the divisor's sign, as Python's %; x mod 0 is 0, as in MXNet. */
 PLK_INLINE float plk_mod_f32(float x, float y)
 {
-    float r = y == 0.0f ? 0.0f : fmodf(x, y);
+    float r = y == 0.0f ? 0.0f : plk_fmod_f32(x, y);
     return r != 0.0f ? ((r < 0.0f) != (y < 0.0f) ? r + y : r) : copysignf(0.0f, y);
 }
 PLK_INLINE double plk_mod_f64(double x, double y)
@@ -516,6 +539,9 @@ PLK_INLINE double plk_floordiv_f64(double x, double y)
 }
 PLK_INLINE float plk_floordiv_f32(float x, float y)
 {
+    double whole = (double)x / (double)y;
+    if (fabs(whole) < 0x1p28 && fabsf(y) < INFINITY)              /* no rounding error reaches a whole number */
+        return copysignf((float)floor(whole), (float)whole);
     float r = fmodf(x, y), q = (x - r) / y;
     if (y == 0.0f)
         return x / y;

@@ -49,7 +49,8 @@ static const double tile_cycles = 20, weight_cycles = 10, matmul_cycles = 2.5;
 static void choose(const plk_conv_blocked *p, cut *k)
 {
     int64_t items = over(p->filters, 2 * p->lanes * PANELS), bytes = 4 * POINTS * p->channels * k->tiles;
-    int64_t fewest = over(bytes, plk_clamp(plk_cache_share() / 4, plk_cache_own(), MOST_BYTES)), pieces = ITEMS * k->n_threads;
+    int64_t most = plk_clamp(plk_cache_share() / 4, plk_cache_own(), MOST_BYTES);
+    int64_t fewest = over(bytes, most), pieces = ITEMS * k->n_threads;
     double best = 0;
     for (int64_t ranges = fewest; ranges <= (fewest > pieces ? fewest : pieces); ranges++)
         for (int64_t groups = 1; groups <= items && groups <= pieces; groups *= 2) {

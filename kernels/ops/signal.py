@@ -1,9 +1,10 @@
-"""Discrete Fourier transforms and count sketches of rows (MXNet has them on GPUs only)."""
+"""Discrete Fourier transforms and count sketches of rows (MXNet has them on GPUs only), and the
+correlation of two vectors."""
 
 from __future__ import annotations
 
 from ...engine.error import ShapeError
-from ..record import Param, Type, ints, operator, sample
+from ..record import LARGE, Param, Type, ints, operator, sample
 from ..shapes import must_be, same_dtype
 from .index import numbered
 from .linalg import matrices
@@ -106,5 +107,55 @@ operator(
     doc=(
         "Count sketch of the last axis: y[h[j]] is the sum of s[j] * data[j]. h: whole numbers in"
         " [0, out_dim), s: 1 or -1. Source: Pham and Pagh 2013."
+    ),
+)
+
+
+# ---- correlation ---------------------------------------------------------------------------------
+
+
+def _correlate_infer(ins, pad):
+    dtype = same_dtype("_correlate", ins, ("data", "weight"))
+    if any(len(t.shape) != 1 or not t.shape[0] for t in ins):
+        raise ShapeError("_correlate", f"needs two vectors with elements, got {ins}")
+    n = ins[0].shape[0] + 2 * pad - ins[1].shape[0] + 1
+    if n < 1:
+        raise ShapeError("_correlate", f"weight is longer than data with its padding, got {ins}")
+    return [Type((n,), dtype)]
+
+
+def _correlate_ref(xp, x, w, *, pad):
+    wide = xp.pad(x.astype(xp.float64), pad)
+    windows = xp.lib.stride_tricks.sliding_window_view(wide, w.shape[0])
+    return xp.sum(windows * w.astype(xp.float64), axis=1)
+
+
+def _correlate_grad(F, dys, xs, ys, pad):
+    x, w = xs
+    n, k = x.shape[0], w.shape[0]
+    part = lambda a, begin, end: F.slice_axis(a, axis=0, begin=begin, end=end)
+    # of all sums of dy with the weights turned round, those of the data's places
+    dx = F._correlate(dys[0], F.reverse(w, axis=0), pad=k - 1)
+    dx = dx if not pad else part(dx, pad, pad + n)
+    # dw[j] = sum over i of data[i + j - pad] dy[i]
+    return [dx, F._correlate(x, dys[0], pad=pad)]
+
+
+operator(
+    "_correlate",
+    inputs=("data", "weight"),
+    params=(Param("pad", "int", 0, limits=(0, LARGE[1])),),
+    infer=_correlate_infer,
+    ref=_correlate_ref,
+    grad=_correlate_grad,
+    samples=(
+        sample((7,), (3,)),
+        sample((40,), (5,), pad=4),
+        sample((70,), (6,), pad=2),
+        sample((3,), (5,), pad=2),
+    ),
+    doc=(
+        "y[i] = sum over j of data[i + j - pad] weight[j], of two vectors; data is 0 outside of its"
+        " places."
     ),
 )

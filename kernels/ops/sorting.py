@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from ...engine.error import IndexOutOfRange, ShapeError
-from ..record import LARGE, Param, Type, operator, sample, values
+from ..record import LARGE, NATIVE_INTS, Param, Type, operator, sample, values
 from ..shapes import one_axis
 from .index import inside
 
@@ -126,8 +126,8 @@ operator(
 
 
 def _counts_infer(ins, size):
-    if len(ins[0].shape) != 1 or ins[0].dtype != "int64":
-        raise ShapeError("_counts", f"data must be a vector of int64, got {ins[0]}")
+    if len(ins[0].shape) != 1 or ins[0].dtype not in NATIVE_INTS:
+        raise ShapeError("_counts", f"data must be a vector of whole numbers, got {ins[0]}")
     return [Type((size,), "int64")]
 
 
@@ -142,8 +142,52 @@ operator(
     params=(Param("size", "int", limits=LARGE),),
     infer=_counts_infer,
     ref=_counts_ref,
-    samples=(sample(values([0, 2, 2], "int64"), size=4),),
+    samples=(
+        sample(values([0, 2, 2], "int64"), size=4),
+        sample(values([7, 0, 7, 7, 1], "int32"), size=2000),
+    ),
     doc="How often each number in [0, size) occurs.",
+)
+
+
+def _extremes_infer(ins):
+    if not prod(ins[0].shape) or ins[0].dtype not in NATIVE_INTS:
+        raise ShapeError("_extremes", f"data must be whole numbers, at least one, got {ins[0]}")
+    return [Type((2,), "int64")]
+
+
+operator(
+    "_extremes",
+    infer=_extremes_infer,
+    ref=lambda xp, x: xp.stack([x.min(), x.max()]).astype(xp.int64),
+    samples=(sample(values([3, -2, 5, 1], "int32")), sample(values([[7]], "int64"))),
+    doc="The least and the largest of whole numbers, in one pass.",
+)
+
+
+def _among_infer(ins, invert):
+    x, tests = ins
+    if x.dtype != tests.dtype or x.dtype not in NATIVE_INTS or not prod(tests.shape):
+        rule = f"data and tests must be whole numbers of one dtype, tests not empty, got {ins}"
+        raise ShapeError("_among", rule)
+    return [Type(x.shape, "bool")]
+
+
+operator(
+    "_among",
+    inputs=("data", "tests"),
+    params=(Param("invert", "bool", False),),
+    infer=_among_infer,
+    ref=lambda xp, x, tests, invert: xp.isin(x, tests, invert=invert),
+    samples=(
+        sample(values([[1, 2], [3, -4]], "int32"), values([3, 1, 9], "int32")),
+        sample(
+            values([5, 2**62, -(2**62), 0], "int64"),
+            values([2**62, 5, -7], "int64"),
+            invert=True,
+        ),
+    ),
+    doc="Where whole numbers are among others; invert: where they are not.",
 )
 
 

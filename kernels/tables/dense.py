@@ -74,7 +74,8 @@ def _on_cpu(call: Call | None, ins, outs, **epilogue) -> Native | None:
         return None
     fields = {**call._asdict(), "a_step": m * k, "b_step": k * n, "dtype": code(dtype), **epilogue}
     us = cost(*ins, *outs) + 0.3 + 2 * n_batch * m * n * k / FLOPS_PER_US
-    return Native("plk_gemm_run", ("plk_gemm", fields), us)
+    kernel = "plk_gemm_run" if dtype == "float32" else "plk_gemm_narrow"
+    return Native(kernel, ("plk_gemm", fields), us)
 
 
 @on_cpu("FullyConnected")

@@ -1,4 +1,4 @@
-"""Cumulative sums."""
+"""Cumulative sums and products."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from ..shapes import lines
 from . import on_cpu, on_cuda
 
 
-@on_cpu("_np_cumsum")
-def cumsum_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
+@on_cpu("_np_cumsum", "_cumprod")
+def scan_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, y = ins[0], outs[0]
     if x.dtype != y.dtype or x.dtype not in ("float32", "float64", "int32", "int64"):
         return None
     fields = {**lines(op.name, x.shape, attrs["axis"])._asdict(), "dtype": code(x.dtype)}
+    fields["multiplies"] = op.name == "_cumprod"
     return Native("plk_scan_run", ("plk_scan", fields), cost(x, y, steps=prod(x.shape)))
 
 

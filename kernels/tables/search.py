@@ -1,4 +1,4 @@
-"""Places in sorted vectors, and counts of values."""
+"""Places in sorted vectors, counts of values, and which values are among others."""
 
 from __future__ import annotations
 
@@ -44,8 +44,24 @@ def histogram_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native
 @on_cpu("_counts")
 def counts_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     n = prod(ins[0].shape)
-    fields, us = {"n": n, "size": attrs["size"]}, cost(*ins, *outs, steps=2 * n)
+    fields = {"n": n, "size": attrs["size"], "dtype": code(ins[0].dtype)}
+    us = cost(*ins, *outs, steps=2 * n)
     return Native("plk_counts_run", ("plk_counts", fields), us, can_fail=True)
+
+
+@on_cpu("_extremes")
+def extremes_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
+    n = prod(ins[0].shape)
+    fields = {"n": n, "dtype": code(ins[0].dtype)}
+    return Native("plk_extremes_run", ("plk_numbers", fields), cost(*ins, *outs, steps=n / 4))
+
+
+@on_cpu("_among")
+def among_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
+    n, n_tests = (prod(t.shape) for t in ins)
+    fields = {"n": n, "n_tests": n_tests, "dtype": code(ins[0].dtype), "inverts": attrs["invert"]}
+    us = cost(*ins, *outs, steps=4 * (n + n_tests))
+    return Native("plk_among_run", ("plk_among", fields), us, can_fail=True)
 
 
 @on_cpu("_starts")

@@ -18,6 +18,7 @@ from .fallback import NAMES as _NAMES
 from .fallback import REPLACED as _REPLACED
 from .fallback import NumpyFallback  # noqa: F401
 from .fallback import named as _fallback
+from .official import *  # noqa: F403
 from .products import einsum_path  # noqa: F401
 from .selection import *  # noqa: F403
 from .shapes import *  # noqa: F403

@@ -66,15 +66,18 @@ def nan_to_num(
 
 
 # ---- two results ---------------------------------------------------------------------------------
-def divmod(x1: Any, x2: Any) -> tuple[Any, Any]:  # noqa: A001 - NumPy's name
-    """(x1 // x2, x1 % x2)."""
-    return ufuncs.floor_divide(x1, x2), ufuncs.mod(x1, x2)  # type: ignore[attr-defined]
+def divmod(  # noqa: A001 - NumPy's name
+    x1: Any, x2: Any, out: Any = (None, None)
+) -> tuple[Any, Any]:
+    """(x1 // x2, x1 % x2). out: two arrays for the results."""
+    whole = ufuncs.floor_divide(x1, x2)  # type: ignore[attr-defined]
+    return placed(whole, out[0]), placed(ufuncs.mod(x1, x2), out[1])  # type: ignore[attr-defined]
 
 
-def modf(x: Any) -> tuple[Any, Any]:
-    """(the fraction, the whole part), both with the sign of x."""
+def modf(x: Any, out: Any = (None, None)) -> tuple[Any, Any]:
+    """(the fraction, the whole part), both with the sign of x. out: two arrays for the results."""
     fraction, whole = call("_npi_modf", x)
-    return fraction, whole
+    return placed(fraction, out[0]), placed(whole, out[1])
 
 
 # ---- neighbours ----------------------------------------------------------------------------------

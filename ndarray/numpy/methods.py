@@ -144,13 +144,6 @@ def __str__(self: ndarray) -> str:
 
 
 @method
-def _repr_html_(self: ndarray) -> str:
-    import html
-
-    return f"<pre>{html.escape(repr(self))}</pre>"
-
-
-@method
 def __round__(self: ndarray, n: int = 0) -> Any:
     """round(x, n): each element."""
     return sys.modules[__package__].round(self, n)
@@ -308,7 +301,28 @@ def compress(self: ndarray, condition: Any, axis: int | None = None, out: Any = 
     return sys.modules[__package__].compress(condition, self, axis, out)
 
 
+@method
+def conj(self: ndarray) -> Any:
+    """The array: its numbers are real."""
+    return self
+
+
+setattr(ndarray, "conjugate", conj)
+
+
+@method
+def tofile(self: ndarray, fid: Any, sep: str = "", format: str = "%s") -> None:
+    """Writes the elements to a file, as bytes or as text between which `sep` stands."""
+    self.asnumpy().tofile(fid, sep, format)
+
+
 # ---- in place ------------------------------------------------------------------------------------
+
+
+@method
+def partition(self: ndarray, kth: Any, axis: int = -1) -> None:
+    """np.partition in place."""
+    self[...] = sys.modules[__package__].partition(self, kth, axis)
 
 
 @method

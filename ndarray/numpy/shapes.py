@@ -59,23 +59,23 @@ def concatenate(seq: Any, axis: int | None = 0, out: Any = None, dtype: Any = No
 concat = concatenate
 
 
-def stack(arrays: Any, axis: int = 0, out: Any = None) -> Any:
-    """Arrays of one shape joined along a new axis."""
+def stack(arrays: Any, axis: int = 0, out: Any = None, dtype: Any = None) -> Any:
+    """Arrays of one shape joined along a new axis, in their common dtype."""
     made = _STACK(*several_arrays(arrays, "np.stack"), axis=axis)
-    return made if out is None else _to(made, None, out)
+    return made if dtype is None and out is None else _to(made, dtype, out)
 
 
-def vstack(arrays: Any, out: Any = None) -> Any:
+def vstack(arrays: Any, out: Any = None, dtype: Any = None) -> Any:
     """Arrays joined along axis 0; vectors are rows."""
-    return _to(call("_npi_vstack", *several_arrays(arrays, "np.vstack")), None, out)
+    return _to(call("_npi_vstack", *several_arrays(arrays, "np.vstack")), dtype, out)
 
 
 row_stack = vstack
 
 
-def hstack(arrays: Any) -> Any:
+def hstack(arrays: Any, dtype: Any = None) -> Any:
     """Arrays joined along axis 1; vectors along their only one."""
-    return call("_npi_hstack", *several_arrays(arrays, "np.hstack"))
+    return _to(call("_npi_hstack", *several_arrays(arrays, "np.hstack")), dtype, None)
 
 
 def dstack(arrays: Any) -> Any:

@@ -17,6 +17,7 @@ from ...engine.error import (
     MXNetError,
     compose,
 )
+from ...engine.svg import escape
 from ...kernels.record import dtype_name, lookup
 from ...kernels.spec import DType, Spec, spec
 from .. import functions
@@ -24,6 +25,7 @@ from ..arithmetic import add, divide, multiply, subtract
 from ..invoke import invoke
 from ..launch import copy_into
 from ..ndarray import NDArray
+from ..notebook import array_html
 from . import storage, structure
 from .rows import added_up
 
@@ -45,7 +47,18 @@ class BaseSparseNDArray(NDArray):
         shape = "x".join(map(str, self.shape))
         return f"\n<{type(self).__name__} {shape} @{self.context}>"
 
-    _repr_html_: Any = None
+    def _repr_html_(self) -> str:
+        """Jupyter's view: what the array is, and its first stored parts."""
+        values, *indices = self._parts
+        shape = "x".join(map(str, self.shape))
+        kind = f"{type(self).__name__} {shape} {self._spec.dtype} {self.context}"
+        n = values.shape[0]
+        what = "rows" if self.stype == "row_sparse" else "elements"
+        names = ["indices"] if len(indices) == 1 else ["indptr", "indices"]
+        views = [("values", values), *zip(names, indices)]
+        parts = "".join(f"<td>{array_html(a, name)}</td>" for name, a in views)
+        note = f"{n} {what} stored"
+        return f"<div><b>{escape(kind)}</b>, {note}<table><tr>{parts}</tr></table></div>"
 
     def _call_operator(self, op, inputs, attrs, out=None, ctx=None):
         """The entry point of `invoke` for sparse inputs; see ndarray.invoke.door, storage.call."""

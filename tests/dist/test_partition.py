@@ -215,7 +215,7 @@ def test_a_partition_prints_and_draws_what_it_chose(tmp_path):
     grouped = dist.partition(staged.grouped(), groups=places, data=staged.SHAPES)
     picture = grouped.draw(tmp_path / "stages.svg")
     assert (tmp_path / "stages.svg").read_bytes().lstrip().startswith(b"<?xml")
-    assert picture.source.count("subgraph cluster_box") == 3
+    assert picture.source.count("subgraph cluster_") == 3
     assert picture.source.count("#d32f2f") == 3  # edges one-two, two-three, one-three
 
 

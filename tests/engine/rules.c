@@ -1,5 +1,6 @@
 /* What the engine promises, a function for each rule: order, errors, owners, programs, fork, bad calls. */
 #include "driver.h"
+#include "engine/core/name.h"
 #include "engine/core/profiler.h"
 #include "engine/core/random.h"
 
@@ -299,8 +300,15 @@ static void rule_programs(void)
     pl_seed(42);
     pl_profiler_set(1);
     uintptr_t in[] = {double_array(1), double_array(2)}, out[2] = {0, 0};
-    for (int i = 0; i < 3; i++)
+    const char *first = pl_name("first"), *other = pl_name("other"), *outer = pl_name("outer");
+    CHECK(pl_profiler_set_layer(outer) == NULL);
+    CHECK(pl_program_set_layers(p, (const char *const[]){first, first, first, first}) == PL_OK);
+    for (int i = 0; i < 3; i++) {
         CHECK(pl_program_run(p, in, out, NULL, 5) == PL_OK);
+        CHECK(pl_program_set_layers(p, i ? (const char *const[]){first, first, first, first}
+                                         : (const char *const[]){NULL, NULL, NULL, other}) == PL_OK);
+    }
+    CHECK(pl_profiler_set_layer(NULL) == outer);
     pl_program_free(p);
     CHECK(double_value(out[0]) == 366.5);         /* in[1]: 2, 19, 121 */
     CHECK(wait_read(out[1]) == PL_OK);
@@ -308,13 +316,19 @@ static void rule_programs(void)
     CHECK(counter[0] == 42.0 && counter[1] == 2.0);
     pl_profiler_set(0);
     pl_event events[64];
-    int64_t n = pl_profiler_take(events, 64), n_instr = 0;
-    CHECK(n == 15 && pl_profiler_take(events, 64) == 0 && pl_profiler_thread(events[0].thread));
+    int64_t n = pl_profiler_take(events, 64), n_instr = 0, n_ops = 0, n_first = 0, n_other = 0;
+    CHECK(pl_profiler_take(events, 64) == 0 && pl_profiler_thread(events[0].thread));
     for (int i = 0; i < n; i++) {
-        n_instr += events[i].kind == PL_EVENT_INSTRUCTION && strcmp(events[i].label, "()+()") == 0;
         CHECK(events[i].end_ns >= events[i].start_ns && events[i].start_ns >= events[i].push_ns);
+        n_ops += events[i].kind == PL_EVENT_OP && events[i].layer == outer;
+        if (events[i].kind != PL_EVENT_INSTRUCTION)
+            continue;
+        n_instr += strcmp(events[i].label, "()+()") == 0;
+        n_first += events[i].layer == first;
+        n_other += events[i].layer == other;
     }
-    CHECK(n_instr == 12);
+    /* runs keep the names that they were pushed with */
+    CHECK(n_instr == 12 && n_ops == 3 && n_first == 8 && n_other == 1);
     for (int i = 0; i < 2; i++) {
         pl_array_free(in[i]);
         pl_array_free(out[i]);

@@ -1,12 +1,19 @@
 """The profiler: what is recorded, valid JSON after every dump, the table, the user's own marks."""
 
 import json
+import os
 import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
 
 import child
 import pytest
 from plait import engine
 from plait.engine import MXNetError, Var, ffi, lib, profiler
+from plait.engine.profile_events import Span
+from plait.engine.profile_trace import Trace, file_of_rank, text
 
 
 @pytest.fixture
@@ -186,13 +193,190 @@ def test_operators_and_instructions_show_their_shapes(trace):
     assert shapes["broadcast_add"] == "int8 (2, 3), int8 (2, 3) -> int8 (2, 3)"
 
 
+def check_trace(events):
+    """The rules of the Chrome format that Perfetto needs: every event of a named track, no negative
+    times, spans of a track nested, both ends of each arrow inside a span."""
+    names = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"}
+    assert {e["pid"] for e in events} == {e["pid"] for e in events if e["name"] == "process_name"}
+    spans, arrows = {}, {}
+    for e in events:
+        if e["ph"] == "M":
+            continue
+        assert e["ts"] >= 0 and isinstance(e["name"], str)
+        if e["ph"] == "C":
+            assert all(isinstance(v, (int, float)) for v in e["args"].values())
+            continue
+        assert (e["pid"], e["tid"]) in names
+        if e["ph"] == "X":
+            assert e["dur"] >= 0
+            spans.setdefault((e["pid"], e["tid"]), []).append((e["ts"], e["ts"] + e["dur"]))
+        elif e["ph"] in "sf":
+            arrows.setdefault((e["cat"], e["id"]), {})[e["ph"]] = e
+        else:
+            assert e["ph"] == "i"
+    slack = 1e-3  # of times in us as floats
+    for track in spans.values():
+        open_ends = []
+        for start, end in sorted(track, key=lambda s: (s[0], -s[1])):
+            while open_ends and open_ends[-1] <= start + slack:
+                open_ends.pop()
+            assert not open_ends or end <= open_ends[-1] + slack
+            open_ends.append(end)
+    for both in arrows.values():
+        assert set(both) == {"s", "f"} and both["s"]["ts"] <= both["f"]["ts"] + slack
+        for e in both.values():
+            inside = spans[e["pid"], e["tid"]]
+            assert any(a - slack <= e["ts"] <= b + slack for a, b in inside), e
+    return arrows
+
+
+def tracks(events):
+    return {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+
+
+def test_arrows_lead_from_the_push_and_from_what_an_operation_waited_for(trace):
+    a, b, gate = Var(), Var(), threading.Event()
+    engine.push(gate.wait, writes=[a], lane="io", name="first")
+    engine.push(lambda: None, reads=[a], writes=[b], lane="comm", name="second")
+    gate.set()
+    engine.wait_for_var(b)
+    events = trace()
+    arrows, where = check_trace(events), tracks(events)
+    first, second = named(events, "first")[0], named(events, "second")[0]
+    assert where[first["tid"]] == "io(0)" and where[second["tid"]] == "comm(0)"
+    assert "communication" in second["cat"]
+    ends = {
+        (kind, where[both["s"]["tid"]], where[both["f"]["tid"]])
+        for (kind, _), both in arrows.items()
+    }
+    assert {("push", "MainThread", "io(0)"), ("push", "MainThread", "comm(0)")} <= ends
+    assert ("then", "io(0)", "comm(0)") in ends
+    assert named(events, "push first") and second["args"]["queued_us"] > 0
+
+
+def test_waits_tell_what_waited_where_and_for_which_operation(trace):
+    x, gate = Var(), threading.Event()
+    engine.push(gate.wait, writes=[x], lane="io", name="slow")
+    timer = threading.Timer(0.25, gate.set)  # longer than a wait that looks for Ctrl-C
+    timer.start()
+    engine.wait_for_var(x)
+    timer.join()
+    events = trace()
+    (wait,) = [e for e in events if e["ph"] == "X" and e["cat"] == "wait"]
+    assert wait["name"] == "wait_for_var" and wait["dur"] > 1e5
+    file, line = wait["args"]["line"].rsplit(":", 1)
+    assert (
+        file == __file__ and "wait_for_var(x)" in Path(file).read_text().split("\n")[int(line) - 1]
+    )
+    where = tracks(events)
+    ended = [b for (kind, _), b in check_trace(events).items() if kind == "ends"]
+    assert [(where[b["s"]["tid"]], where[b["f"]["tid"]]) for b in ended] == [
+        ("io(0)", "MainThread")
+    ]
+
+
+def test_a_full_queue_is_a_wait(trace):
+    x, gate = Var(), threading.Event()
+    lib.pl_engine_set_limits(8, 0)
+    try:
+        for _ in range(8):
+            engine.push(gate.wait, writes=[x], lane="io", name="slow")
+        timer = threading.Timer(0.05, gate.set)
+        timer.start()
+        engine.push(lambda: None, writes=[x], lane="io", name="late")
+        timer.join()
+        engine.waitall()
+    finally:
+        lib.pl_engine_set_limits(4096, 0)
+    events = trace()
+    check_trace(events)
+    assert named(events, "full queue")
+
+
+def test_threads_have_their_names(trace):
+    def work():
+        push("theirs")
+
+    thread = threading.Thread(target=work, name="a loader")
+    thread.start()
+    thread.join()
+    push("mine")
+    events = trace()
+    check_trace(events)
+    names = set(tracks(events).values())
+    assert "MainThread" in names and any(n == "a loader" or n.startswith("thread ") for n in names)
+
+
+def test_traces_of_ranks_merge_with_aligned_clocks(tmp_path):
+    def file(rank, boot, unix_ns, at):
+        trace = Trace(rank, 2)
+        op = Span(
+            "op", "operator", at + 10, at + 20, "cpu(0)", {}, seq=1, pushed=at, pusher="MainThread"
+        )
+        trace.spans([op])
+        whole = json.loads(text(trace.events, rank, 2))
+        whole["otherData"].update(boot=boot, monotonic_ns=0, unix_ns=unix_ns)
+        path = tmp_path / f"{rank}-{boot}.json"
+        path.write_text(json.dumps(whole))
+        return path
+
+    def starts(*paths):
+        profiler.merge(paths, tmp_path / "all.json")
+        events = json.loads((tmp_path / "all.json").read_text())["traceEvents"]
+        assert len(check_trace(events)) == 2  # the arrow of each rank
+        return [e["ts"] for e in events if e["ph"] == "X" and e["name"] == "op"]
+
+    a, b = file(0, "here", 1000, 5000), file(1, "here", 2000, 5000)
+    assert starts(a, b) == [5.01, 5.01]  # one machine, one clock: its time of day may be set
+    c = file(1, "there", 1000 + 7_000_000, 5000)
+    assert starts(a, c) == [5.01, 7005.01]
+    with pytest.raises(ValueError, match="is not JSON"):
+        (tmp_path / "bad.json").write_text("{")
+        profiler.merge([tmp_path / "bad.json"], tmp_path / "all.json")
+    with pytest.raises(ValueError, match=r"not a trace of profiler\.dump"):
+        (tmp_path / "bad.json").write_text("[]")
+        profiler.merge([tmp_path / "bad.json"], tmp_path / "all.json")
+    with pytest.raises(OSError, match="cannot read"):
+        profiler.merge([tmp_path / "none.json"], tmp_path / "all.json")
+
+
+def test_each_rank_writes_a_file_of_its_own():
+    assert file_of_rank("a/trace.json", 0, 1) == "a/trace.json"
+    assert file_of_rank("a/trace.json", 2, 4) == "a/trace-2.json"
+
+
 def test_a_line_for_each_operation():
     script = """
 import plait as mx
 from plait import nd
-x = nd.ones((2, 3))
-(x * 2).wait_to_read()
+from plait.gluon import nn
+net = nn.HybridSequential()
+net.add(nn.Dense(3, activation="relu"))
+net.initialize()
+net.hybridize()
+net(nd.ones((2, 5))).wait_to_read()
+(nd.ones((2, 3)) * 2).wait_to_read()
 """
     _, printed = child.run(script, PLAIT_LOG="ops")
-    line = r"plait ops: (\S+|thread \d+) +\d+\.\d us  _mul_scalar \(2, 3\) -> \(2, 3\)"
-    assert re.search(line, printed), printed
+    assert re.search(r"plait ops: \S+ +_mul_scalar \(2, 3\) -> \(2, 3\)  \d+\.\d us\n", printed), (
+        printed
+    )
+    assert re.search(r"   FullyConnected .*-> \(2, 3\) \[0 \(Dense\)\]  \d+\.\d us\n", printed), (
+        printed
+    )
+
+
+def test_an_operation_that_crashes_is_the_last_line():
+    script = """
+import ctypes
+from plait import engine, nd
+nd.ones((2,)).wait_to_read()
+engine.push(lambda: ctypes.string_at(0), name="crash")
+engine.waitall()
+"""
+    code = f"import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n{script}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PLAIT_LOG": "ops"}, capture_output=True
+    )
+    assert done.returncode < 0
+    assert re.match(rb"plait ops: cpu\(0\) +crash$", done.stderr.split(b"\n")[-1])

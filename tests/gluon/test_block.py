@@ -304,13 +304,17 @@ def test_summary_is_that_of_mxnet(capsys):
     ]
     net.summary(nd.ones((2, 3, 8, 8)), style="tree")
     tree = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in tree[2:-2]] == [
-        "Conv2D",
-        "BatchNorm",
-        "Dense",
-        "Activation",
+    assert tree[2].split() == ["HybridSequential", "(2,", "10)"]
+    assert [line.split()[:2] for line in tree[3:-2]] == [
+        ["0", "Conv2D"],
+        ["1", "BatchNorm"],
+        ["2", "Dense"],
+        ["act", "Activation"],
     ]
-    assert str(2 * 8 * 6 * 6 * 27) in tree[2]
+    assert tree[3].startswith("  0 Conv2D") and tree[6].startswith("    act Activation")
+    assert f"{2 * 8 * 6 * 6 * 27:,}" in tree[3] and f"{2 * 8 * 6 * 6 * 4 / 1000:.1f} kB" in tree[3]
+    assert tree[-1].split() == ["Total", "3,146", *tree[-1].split()[2:]]
+    assert len({len(line) for line in tree[3:-2]}) == 1  # aligned
     net.hybridize()
     for _ in range(2):  # hybridized, and with a graph of its own
         net.summary(nd.ones((2, 3, 8, 8)), style="tree")

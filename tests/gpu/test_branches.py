@@ -31,7 +31,7 @@ def towers(n: int, depth: int, top=F.add_n):
 @pytest.mark.parametrize("top", (F.add_n, None))
 def test_towers_run_beside_each_other(n, top):
     outputs, given = towers(n, 3, top)
-    made = program._Assignment(outputs, given, mx.gpu(0), 4, 0)
+    made = program.Assignment(outputs, given, mx.gpu(0), 4, 0)
     assert max(np.bincount(made.sections)) == n
     split = program.assemble(outputs, given, mx.gpu(0), "split", 0, 4)
     plain = program.assemble(outputs, given, mx.gpu(0), "plain", 0, 1)
@@ -99,6 +99,6 @@ def test_a_network_of_towers():
 def test_only_small_kernels_have_company():
     x = variable("x", Type((1 << 11, 1 << 11)))  # 16 MB
     tops = [F.softmax(F._plus_scalar(x, scalar=float(k)), axis=0) for k in range(4)]
-    assert program._Assignment([F.add_n(*tops)], [x], mx.gpu(0), 4, 0).ends == []
+    assert program.Assignment([F.add_n(*tops)], [x], mx.gpu(0), 4, 0).ends == []
     assert branches.at_once(mx.gpu(0)) == 4
     assert branches.at_once(mx.cpu()) == lib.pl_thread_pool_size()

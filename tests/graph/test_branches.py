@@ -37,14 +37,14 @@ def _towers(n_towers: int, depth: int, shape=(8, 8)):
 
 def test_small_branches_are_not_split():
     outputs, given_ = _towers(2, 1)
-    assert program._Assignment(outputs, given_, cpu(), 2, 0).ends == []
+    assert program.Assignment(outputs, given_, cpu(), 2, 0).ends == []
 
 
 def test_parallel_branches_give_the_same_bits(eager_to_split):
     outputs, given_ = _towers(4, 40, (32, 32))
     split = program.assemble(outputs, given_, cpu(), "split", 2)
     plain = program.assemble(outputs, given_, cpu(), "plain", 1)
-    assert program._Assignment(outputs, given_, cpu(), 2, 0).ends
+    assert program.Assignment(outputs, given_, cpu(), 2, 0).ends
     x = nd.array(np.random.default_rng(0).normal(size=(32, 32)).astype("float32"))
     want = plain.run([x])[0].asnumpy()
     for _ in range(20):
@@ -53,9 +53,9 @@ def test_parallel_branches_give_the_same_bits(eager_to_split):
 
 def test_towers_become_branches(eager_to_split):
     outputs, given_ = _towers(3, 2)
-    made = program._Assignment(outputs, given_, cpu(), 2, 0)
+    made = program.Assignment(outputs, given_, cpu(), 2, 0)
     assert made.sections == [0, 0, 0, 1] and made.ends == [5, 10, 15, 16]
-    assert program._Assignment(outputs, given_, cpu(), 1, 0).ends == []
+    assert program.Assignment(outputs, given_, cpu(), 1, 0).ends == []
 
 
 @settings(max_examples=150)

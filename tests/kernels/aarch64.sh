@@ -1,8 +1,8 @@
 #!/bin/sh
 # The core and the kernels for AArch64, tried on an emulated processor: sh tests/kernels/aarch64.sh
 #
-# Compiles them as setup.py does there, repeats the calls of every kernel that record.py wrote on this machine, and runs
-# the engine's driver. On Debian: apt install gcc-aarch64-linux-gnu qemu-user
+# Compiles them as setup.py does there, repeats the calls of every kernel that record.py wrote on this machine, runs the
+# engine's driver, and networks that `plait compile` wrote. On Debian: apt install gcc-aarch64-linux-gnu qemu-user
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$root/build/aarch64
@@ -35,4 +35,6 @@ export OMP_NUM_THREADS=3
 for part in rules "random 200" "control 40" "claims 100" "flight 40" "messages 4" regions beats; do
     $run "$build/driver" $part
 done
-echo "aarch64: kernels and engine pass"
+PYTHONPATH=tests/tools/compiled "$python" -W ignore tests/tools/compiled/compiled_check.py "$build/compiled" aarch64 \
+    --run "$run" CC="$cc"
+echo "aarch64: kernels, engine and compiled networks pass"

@@ -34,4 +34,7 @@ checked "$python" -W ignore "$root/tests/kernels/sanitized.py" "${1:-20}"
 checked "$python" -m pytest -q -p no:cacheprovider -c "$root/pyproject.toml" --rootdir "$root" \
     -o addopts=--import-mode=importlib --confcutdir "$root/tests" \
     "$root/tests/graph/test_fuse.py" "$root/tests/kernels/test_matmul.py" "$root/tests/kernels/test_recurrent.py"
-echo "sanitize: kernels clean"
+cd "$root"
+PYTHONPATH=tests/tools/compiled "$python" -W ignore tests/tools/compiled/compiled_check.py "$build/compiled" native \
+    CFLAGS="-O1 $flags"
+echo "sanitize: kernels and compiled networks clean"

@@ -206,7 +206,11 @@ def test_masked_softmax():
 
 PATHS = """np npx numpy numpy_extension nd.np nd.npx ndarray.numpy ndarray.numpy_extension sym.np
 sym.npx symbol.numpy symbol.numpy_extension numpy_extension.image npx.image symbol.npx.image util
-numpy.multiarray""".split()
+numpy.multiarray numpy._op numpy.arrayprint numpy.fallback numpy.fallback_linalg
+numpy.function_base numpy.io numpy.linalg numpy.random numpy.set_functions numpy.stride_tricks
+numpy.utils ndarray.numpy._op ndarray.numpy.linalg ndarray.numpy.random numpy_extension.random
+numpy_extension.utils numpy_extension._op symbol.numpy._symbol symbol.numpy._op
+symbol.numpy.linalg symbol.numpy.random symbol.numpy_extension._op""".split()
 
 
 @pytest.mark.parametrize("path", PATHS)

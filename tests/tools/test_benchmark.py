@@ -100,3 +100,13 @@ def test_a_worker_that_fails():
     script = turns.Script("plait", sys.executable, "zoo_with_plait.py", ("plait", "1", "32"))
     with pytest.raises(RuntimeError, match="plait failed: "):
         turns.started([script], "no_such_network", 1)
+
+
+def test_a_server_under_load(capsys):
+    short = ["--rounds", "1", "--seconds", "0.1", "--concurrency", "2", "--overload", "0"]
+    benchmark.main(["--serve", "mlp", *short])
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split()[:4] == ["network", "clients", "server", "requests/s"]
+    name, clients, server, rate, p50, p99, cpu, refused, errors = row.split()
+    assert (name, clients, server, refused, errors) == ("mlp", "2", "plait", "0", "0")
+    assert float(rate) > 0 and float(cpu) > 0 and 0 < float(p50) <= float(p99)

@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from plait.tools import launch
+from plait.tools import launch, serve
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "docs/deploy"
@@ -60,7 +60,12 @@ KINDS = {
         ("trainer.kubeflow.org/v1alpha1", "TrainingRuntime"),
         ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
     ],
+    "inferenceservice.yaml": [
+        ("serving.kserve.io/v1alpha1", "ServingRuntime"),
+        ("serving.kserve.io/v1beta1", "InferenceService"),
+    ],
 }
+JOBS = ["mpijob.yaml", "trainjob.yaml"]
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -91,7 +96,7 @@ def containers(value):
             yield from containers(part)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", JOBS)
 def test_the_launcher_understands_a_manifests_command(name, tmp_path):
     found = [c for m in manifests(name) for c in containers(m) if "plait" in c["command"]]
     assert len(found) == 1
@@ -106,12 +111,54 @@ def test_the_launcher_understands_a_manifests_command(name, tmp_path):
         assert [n for _, n in launch._hosts(args, 4)] == [2, 2]
 
 
-# ---- the image ----
+# ---- servers ----
 
 
-def instructions():
-    """(word, rest) of each instruction of the Dockerfile, its lines joined."""
-    text = (DEPLOY / "Dockerfile").read_text()
+def checked_words(words, monkeypatch):
+    """The options of the server, as it understands its arguments."""
+    found = {}
+    monkeypatch.setattr(serve, "serve", lambda make, *given: found.update(given=given) or 0)
+    assert serve.main(words) == 0
+    return found["given"]
+
+
+def test_the_server_understands_the_arguments_of_a_manifest(monkeypatch):
+    pytest.importorskip("uvicorn")
+    runtime, service = manifests("inferenceservice.yaml")
+    (container,) = runtime["spec"]["containers"]
+    words = [w.replace("{{.Name}}", service["metadata"]["name"]) for w in container["args"]]
+    assert checked_words(words, monkeypatch) == ("0.0.0.0", 8080, 10.0)
+    assert service["spec"]["predictor"]["terminationGracePeriodSeconds"] > 10
+    formats = [f["name"] for f in runtime["spec"]["supportedModelFormats"]]
+    model = service["spec"]["predictor"]["model"]
+    assert (
+        model["runtime"] == runtime["metadata"]["name"] and model["modelFormat"]["name"] in formats
+    )
+    assert model["protocolVersion"] in runtime["spec"]["protocolVersions"]
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        port = container[probe]["httpGet"]["port"]
+        assert port == container["ports"][0]["containerPort"] == 8080
+
+
+def test_the_compose_file(monkeypatch):
+    pytest.importorskip("uvicorn")
+    (found,) = manifests("serve-compose.yaml")
+    assert set(found) == {"services", "configs"}
+    service = found["services"]["serve"]
+    assert (ROOT / service["build"]["dockerfile"]).exists()
+    assert checked_words(service["command"], monkeypatch)[:2] == ("0.0.0.0", 8080)
+    assert service["ports"] == ["127.0.0.1:8080:8080"]
+    (config,) = found["services"]["prometheus"]["configs"]
+    scraped = pytest.importorskip("yaml").safe_load(found["configs"][config["source"]]["content"])
+    assert scraped["scrape_configs"][0]["static_configs"] == [{"targets": ["serve:8080"]}]
+
+
+# ---- the images ----
+
+
+def instructions(name="Dockerfile"):
+    """(word, rest) of each instruction of a Dockerfile, its lines joined."""
+    text = (DEPLOY / name).read_text()
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     joined = re.sub(r"\\\n", "", "\n".join(lines))
     return [tuple(line.split(None, 1)) for line in joined.splitlines()]
@@ -129,23 +176,41 @@ def test_instructions_of_the_image():
     assert ".venv" in ignored and not [name for name in ignored if name in ("docs", "engine")]
 
 
-def test_scripts_of_the_image_run(tmp_path):
+def test_instructions_of_the_servers_image(monkeypatch):
+    pytest.importorskip("uvicorn")
+    found = instructions("serve.Dockerfile")
+    last = dict(found)
+    assert json.loads(last["ENTRYPOINT"]) == ["python", "-m", "plait", "serve"]
+    assert checked_words(json.loads(last["CMD"]), monkeypatch)[:2] == ("0.0.0.0", 8080)
+    assert (last["USER"], last["EXPOSE"]) == ("1000", "8080")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert {"serve", "onnx"} <= set(project["optional-dependencies"])
+    asks = json.loads(last["HEALTHCHECK"].split("CMD ")[1])
+    compile(asks[2], "HEALTHCHECK", "exec")
+    ignored = [
+        (DEPLOY / f"{n}.dockerignore").read_text() for n in ("Dockerfile", "serve.Dockerfile")
+    ]
+    assert ignored[0] == ignored[1]
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "serve.Dockerfile"])
+def test_scripts_of_the_image_run(tmp_path, name):
     """Every RUN, as a script below a folder that stands for /; apt-get, pip and python only note
     how they are called."""
     tools = tmp_path / "tools"
     tools.mkdir()
     log = tmp_path / "log"
-    for name in ("apt-get", "pip", "python"):
-        program = tools / name
-        program.write_text(f'#!/bin/sh\necho {name} "$@" >> {log}\n')
+    for called in ("apt-get", "pip", "python", "useradd"):
+        program = tools / called
+        program.write_text(f'#!/bin/sh\necho {called} "$@" >> {log}\n')
         program.chmod(0o755)
     root = tmp_path / "root"
     for folder in ("etc/ssh/ssh_config.d", "etc/ssh/sshd_config.d", "var/lib/apt/lists", "wheels"):
         (root / folder).mkdir(parents=True)
     (root / "wheels/plait-1-cp311-abi3-linux_x86_64.whl").touch()
-    for word, script in instructions():
+    for word, script in instructions(name):
         if word == "RUN":
-            here = re.sub(r"(?<=[\s(])/(?=etc|var|run|job|wheels|src)", f"{root}/", script)
+            here = re.sub(r"(?<=[\s(])/(?=etc|var|run|job|wheels|src|models)", f"{root}/", script)
             path = f"{tools}{os.pathsep}{os.environ['PATH']}"
             done = subprocess.run(
                 ["sh", "-euc", here], env={"PATH": path}, capture_output=True, text=True
@@ -153,10 +218,15 @@ def test_scripts_of_the_image_run(tmp_path):
             assert done.returncode == 0, done.stderr
     said = log.read_text()
     assert "pip wheel --no-cache-dir --no-deps --wheel-dir" in said
-    assert "plait-1-cp311-abi3-linux_x86_64.whl[mpi]" in said
+    extras = {"Dockerfile": "mpi", "serve.Dockerfile": "serve,onnx"}[name]
+    assert f"plait-1-cp311-abi3-linux_x86_64.whl[{extras}]" in said
+    assert not (root / "wheels").exists()
+    if name == "serve.Dockerfile":
+        assert (root / "models").is_dir() and "useradd" in said
+        return
     assert "StrictHostKeyChecking no\n" in (root / "etc/ssh/ssh_config.d/plait.conf").read_text()
     assert "PasswordAuthentication no\n" in (root / "etc/ssh/sshd_config.d/plait.conf").read_text()
-    assert (root / "run/sshd").is_dir() and not (root / "wheels").exists()
+    assert (root / "run/sshd").is_dir()
 
 
 # ---- Slurm ----

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy
 
+from ...engine import svg
 from ...engine.error import (
     InvalidType,
     InvalidValue,
@@ -102,6 +103,10 @@ class EvalMetric(Stateful):
 
     def __str__(self):
         return f"EvalMetric: {dict(self.get_name_value())}"
+
+    def _repr_html_(self) -> str:
+        """Jupyter's view: the values so far."""
+        return svg.table(["metric", "value"], [[n, f"{v:.6g}"] for n, v in self.get_name_value()])
 
     def get_config(self) -> dict:
         """The arguments that `create` makes this metric from."""

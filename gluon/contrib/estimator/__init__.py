@@ -12,5 +12,6 @@ from .event_handler import (
     StoppingHandler,
     ValidationHandler,
 )
+from .history import HistoryHandler
 from .progress import ProgressBarHandler
 from .tensorboard import TensorBoardHandler

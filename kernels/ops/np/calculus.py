@@ -145,19 +145,10 @@ MODES = ("valid", "same", "full")
 def _correlated(F: Any, a: Array, v: Array, mode: str) -> Array:
     """sum over k of a[n + k] v[k], the longer of both first."""
     n, k = a.shape[0], v.shape[0]
-    full = F.Convolution(
-        reshaped(F, a, (1, 1, n)),
-        reshaped(F, v, (1, 1, k)),
-        kernel=(k,),
-        pad=(k - 1,),
-        num_filter=1,
-        no_bias=True,
-    )
-    full = reshaped(F, full, (n + k - 1,))
-    if mode == "full":
-        return full
-    start, size = (k - 1, n - k + 1) if mode == "valid" else (k - 1 - k // 2, n)
-    return F.slice_axis(full, axis=0, begin=start, end=start + size)
+    if mode == "same":  # NumPy keeps the middle, of even k the later one
+        full = F._correlate(a, v, pad=k // 2)
+        return F.slice_axis(full, axis=0, begin=0, end=n) if k % 2 == 0 else full
+    return F._correlate(a, v, pad=k - 1 if mode == "full" else 0)
 
 
 def _convolution(name: str, flips: bool, mode: str, ref: Callable) -> None:

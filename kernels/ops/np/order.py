@@ -10,7 +10,7 @@ import numpy as np
 
 from ....engine.error import DynamicShape, InvalidValue, OperatorError, ShapeError
 from ...front import alike, as_float, cast, dtype_of, front, reshaped
-from ...record import FLOATS, Array, Param, sample, uniform, values
+from ...record import FLOATS, NATIVE_INTS, Array, Param, sample, uniform, values
 from ...shapes import one_axis
 from ..reduce import reduced_shape
 from .reduce import AXIS, KEEPDIMS, NAN, axes_of, full_like, is_number
@@ -346,6 +346,8 @@ def _isin(F: Any, element: Array, test: Array, invert: bool) -> Array:
     x, tests = alike(F, element, test)
     if dtype_of(x) == "bool":
         x, tests = cast(F, x, "uint8"), cast(F, tests, "uint8")
+    if dtype_of(x) in NATIVE_INTS:
+        return F._among(x, tests, invert=invert)
     tests = F.sort(reshaped(F, tests, (n,)), axis=0)
     at = F._minimum_scalar(F._searchsorted(tests, x, side="left"), scalar=float(n - 1))
     compare = F.broadcast_not_equal if invert else F.broadcast_equal
@@ -528,17 +530,17 @@ def _bincount(F: Any, x: Array, *given: Array, minlength: int, has_weights: bool
     if len(x.shape) != 1:
         raise ShapeError("np.bincount", f"x must be a vector, got {tuple(x.shape)}")
     n = x.shape[0]
-    low, high = (F.min(x), F.max(x)) if n else (None, None)
-    if low is not None and int(low.asscalar()) < 0:
-        raise InvalidValue(f"np.bincount: x must not be negative, got {int(low.asscalar())}")
-    size = max(minlength, int(high.asscalar()) + 1 if high is not None else 0)
-    x = cast(F, x, "int64")
+    x = x if dtype_of(x) in NATIVE_INTS else cast(F, x, "int64")
+    low, high = F._extremes(x).asnumpy().tolist() if n else (0, -1)
+    if low < 0:
+        raise InvalidValue(f"np.bincount: x must not be negative, got {low}")
+    size = max(minlength, high + 1)
     if not has_weights:
         return F._counts(x, size=size)
     weights = as_float(F, given[0])
     if not n:
         return F._full(shape=(size,), dtype=dtype_of(weights), value=0.0)
-    return F._put_along_axis(weights, x, axis=0, size=size)
+    return F._put_along_axis(weights, cast(F, x, "int64"), axis=0, size=size)
 
 
 def _bincount_ref(xp: Any, x: Array, w: Any = None, *, minlength: int, has_weights: bool) -> Any:

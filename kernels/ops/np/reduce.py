@@ -405,18 +405,9 @@ def _flat(F: Any, a: Array, axis: int | None) -> tuple[Array, int]:
 
 
 def _cumprod(F: Any, a: Array, axis: int | None, dtype: str | None) -> Array:
-    """By doubling: each step multiplies by the products of 1, 2, 4 ... elements before. So zeros
-    have true gradients of all orders."""
     given = dtype_of(a)
     x, axis = _flat(F, cast(F, a, dtype or ("int64" if given == "bool" else given)), axis)
-    n, step = x.shape[axis], 1
-    while step < n:
-        first = F.slice_axis(x, axis=axis, begin=0, end=step)
-        rest = F.slice_axis(x, axis=axis, begin=step, end=n)
-        before = F.slice_axis(x, axis=axis, begin=0, end=n - step)
-        x = F.Concat(first, rest * before, dim=axis)
-        step *= 2
-    return x
+    return F._cumprod(x, axis=axis)
 
 
 def _scan(name: str, rule: Callable, ref: Callable, aliases: tuple, doc: str) -> None:
