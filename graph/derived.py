@@ -24,7 +24,9 @@ class Derived(ABC):
 
     def make(self) -> dict[str, Any]:
         """Sets the attributes that `derive` returns, and returns them."""
-        made = self.derive()
+        return self._take(self.derive())
+
+    def _take(self, made: dict[str, Any]) -> dict[str, Any]:
         for name, value in list(made.items()):
             setattr(self, name, value)
         self._whole = made

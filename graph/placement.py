@@ -186,11 +186,21 @@ def lower(
     """As program.lower, with inputs on these devices. wanted: see PlacedProgram."""
     if isinstance(devices, Context):
         devices = [devices]
-    one_device = len({d.home for d in (*devices, *wanted)}) == 1
-    if one_device and not any(is_cut(n) for n in topological(outputs)):
-        one = devices[0] if len(set(devices)) == 1 else devices[0].home
+    one = one_device(outputs, devices, wanted)
+    if one is not None:
         return lower_here(outputs, inputs, one, name, **options)
     return PlacedProgram(outputs, inputs, devices, name, wanted=wanted, **options)
+
+
+def one_device(
+    outputs: Sequence[Value], devices: Sequence[Context], wanted: Sequence[Context] = ()
+) -> Context | None:
+    """The device of a graph that is one program; see lower."""
+    if len({d.home for d in (*devices, *wanted)}) > 1 or any(
+        [is_cut(n) for n in topological(outputs)]
+    ):
+        return None
+    return devices[0] if len(set(devices)) == 1 else devices[0].home
 
 
 class _Copy(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from .passes import compile_passes, fused, optimize
 from .passes.control import control
 from .passes.dead_code import extract, live
 from .passes.expand import expand
+from .passes.fold import evaluate
 from .passes.memory import ALIGN_BYTES, Buffer, plan_memory, rounded
 
 READ, WRITE, READWRITE = 0, 1, 2
@@ -212,47 +213,69 @@ def lower(
     Operators that mutate inputs write into the given arrays. An output that is an input or appears
     twice is copied.
     """
-    given: list[Value]
+    if not tier:
+        exact = optimized(outputs, inputs, device, layouts, tier)
+        return exact_program(exact, evaluate(exact.constants, device), device, name, first)
+    outputs, variables, constants, wanted, results = compiled_parts(
+        outputs, inputs, device, stable, free, layouts
+    )
+    given: list[Value] = [*variables, *constants]
     prepack = None
-    if tier:
-        outputs, variables, constants, wanted, results = compiled_parts(
-            outputs, inputs, device, stable, free, layouts
+    if wanted:
+        seldom = set(stable)
+        places = [i for i, v in enumerate(inputs) if v in seldom]
+        folded = assemble(
+            fused(wanted, device),
+            [*(variables[i] for i in places), *constants],
+            device,
+            name + ".prepack",
+            tier,
         )
-        given = [*variables, *constants]
-        if wanted:
-            seldom = set(stable)
-            places = [i for i, v in enumerate(inputs) if v in seldom]
-            folded = assemble(
-                fused(wanted, device),
-                [*(variables[i] for i in places), *constants],
-                device,
-                name + ".prepack",
-                tier,
-            )
-            folded.constants = tuple(constants.values())
-            prepack = Prepack(folded, places)
-            given += results
-        outputs = fused(outputs, device)
-    else:
-        outputs, variables, constants = _optimized(outputs, inputs, device, layouts, tier)
-        given = [*variables, *constants]
-    threads = at_once(device) if tier else 1
-    program = assemble(outputs, given, device, name, tier, threads, first)
+        folded.constants = tuple(constants.values())
+        prepack = Prepack(folded, places)
+        given += results
+    outputs = fused(outputs, device)
+    program = assemble(outputs, given, device, name, tier, at_once(device), first)
     program.n_in, program.tier = len(inputs), tier
     program.constants, program.prepack = tuple(constants.values()), prepack
     return program
 
 
-def _optimized(outputs, inputs, device, layouts, tier):
-    """(outputs, variables in the place of inputs, arrays of constants), by the exact passes."""
+class Exact(NamedTuple):
+    """A graph after the exact passes. steps: its outputs; given: the variables in the place of its
+    inputs; stand_ins: variables for the constants, which are values of a graph without inputs."""
+
+    steps: list[Value]
+    given: list[Value]
+    stand_ins: list[Value]
+    constants: list[Value]
+
+
+def exact_program(
+    graph: Exact, constants: Sequence, device: Any, name: str, first: Sequence[int] = ()
+) -> Program:
+    """The program of tier 0. constants: arrays; first: see lower."""
+    program = assemble(graph.steps, [*graph.given, *graph.stand_ins], device, name, 0, 1, first)
+    program.n_in, program.constants = len(graph.given), tuple(constants)
+    return program
+
+
+def optimized(
+    outputs: Sequence[Value],
+    inputs: Sequence[Value],
+    device: Any,
+    layouts: dict[Value, str] | None,
+    tier: int,
+) -> Exact:
+    """A graph by the exact passes; see lower."""
     outputs, variables = extract(outputs, inputs)
     if layouts:
         outputs, variables = _stored(outputs, variables, [layouts.get(v, "") for v in inputs])
     backend = backends.of(device)
     if backend.decomposes:
         outputs = expand(outputs, backend.kernels)
-    outputs, constants = optimize(control(outputs, tier), device)
-    return outputs, variables, constants
+    outputs, constants = optimize(control(outputs, tier))
+    return Exact(outputs, variables, list(constants), list(constants.values()))
 
 
 def compiled_parts(
@@ -268,7 +291,8 @@ def compiled_parts(
     See lower."""
     from .passes.prepack import split_prepack
 
-    outputs, variables, constants = _optimized(outputs, inputs, device, layouts, 1)
+    outputs, variables, stand_ins, values = optimized(outputs, inputs, device, layouts, 1)
+    constants = dict(zip(stand_ins, evaluate(values, device)))
     seldom = set(stable)
     kept = [v for v, given in zip(variables, inputs) if given in seldom]
     outputs = compile_passes(outputs, device, free, [*kept, *constants])

@@ -16,6 +16,7 @@ from ..engine.error import (
     shown,
 )
 from .scalar import UnknownScalar, as_float
+from .size import Size
 
 
 class _Required:
@@ -105,7 +106,7 @@ def _literal(value):
 
 def _whole(value) -> int:
     """An int that kernels can hold. Raises OverflowError."""
-    number = value.__index__()
+    number = value if value.__class__ is Size else value.__index__()
     if not -(1 << 63) <= number < 1 << 63:
         raise OverflowError
     return number

@@ -7,6 +7,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .size import Size
+
 
 class UnknownScalar(Exception):
     """The value of a scalar was needed before the program runs."""
@@ -56,6 +58,8 @@ def value_of(scalar: float | OpenScalar, scalars: Sequence[float]) -> float:
 
 def as_float(value: Any) -> float | OpenScalar:
     """What a "float" parameter accepts."""
+    if value.__class__ is Size:
+        return value.as_float()
     return value if isinstance(value, OpenScalar) else float(value)
 
 

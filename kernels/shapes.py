@@ -60,15 +60,15 @@ def broadcast_shapes(op: str, ins: Sequence, names: Sequence[str]) -> tuple[int,
     for axis in range(1, max(len(t.shape) for t in ins) + 1):
         along = [t.shape[-axis] for t in ins if len(t.shape) >= axis]
         unknown = [n for n in along if is_unknown(n)] if partial else ()
-        sizes = {n for n in along if not is_unknown(n)} - {1}
-        if len(sizes) > 1:
+        sizes = [n for n in along if not is_unknown(n) and n != 1]
+        if any([n != sizes[0] for n in sizes]):
             raise ShapeError(
                 op,
                 "shapes must be equal or broadcast (each axis equal, or 1), got"
                 f" {describe(ins, names)}",
             )
         if sizes:
-            out.append(sizes.pop())
+            out.append(sizes[0])
         elif unknown:
             alone = all(n is unknown[0] for n in unknown)
             out.append(unknown[0] if alone else any_size(unknown[0]))

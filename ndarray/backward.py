@@ -13,9 +13,13 @@ from ..engine.gc_pause import gc_paused
 from ..engine.recent import Recent
 from ..graph.digest import hashed
 from ..graph.graph import Origin, Value, topological, variable
-from ..graph.runner import Gradient, Recording, summary
+from ..graph.recipes import Recipes, kinds_of, sizes_of, with_sizes
+from ..graph.runner import Forward, Gradient, Recording, summary
 from ..graph.tiers import NEVER, Tiered
+from ..kernels.plan import Plan
 from ..kernels.scalar import UnknownScalar, given
+from ..kernels.size import NoValue
+from ..kernels.spec import Spec
 from .tape import TapeNode, Variable, expand, keeps_input
 
 MAX_PROGRAMS = 4096  # that are kept,
@@ -80,18 +84,28 @@ class TapeGraph:
 class Translation(Recording):
     """The graph of a structure."""
 
-    def __init__(self, structure: tuple, scalars: Sequence[float] | None = None):
-        """scalars: of the calls; None leaves them open, as OpenScalars."""
+    def __init__(
+        self,
+        structure: tuple,
+        scalars: Sequence[float] | None = None,
+        sizes: Sequence | None = None,
+    ):
+        """scalars: of the calls; None leaves them open, as OpenScalars. sizes: in the place of
+        those of `sizes_in`; Sizes, if a recipe is written."""
         super().__init__()
+        sized = None if sizes is None else iter(with_sizes(specs_in(structure), sizes))
         made: list[Sequence[Value]] = []
         first = 0
         for k, (plan, refs) in enumerate(zip(structure[0:-1:2], structure[1:-1:2])):
             inputs = []
+            in_specs: Any = plan.in_specs
+            if sized is not None:
+                in_specs = [next(sized) for _ in in_specs]
             for j, ref in enumerate(refs):
                 if ref.__class__ is tuple:
                     value = made[ref[0]][ref[1]]
                 else:
-                    value = self.variables.get(ref) or variable(f"v{k}_{j}", plan.in_specs[j].type)
+                    value = self.variables.get(ref) or variable(f"v{k}_{j}", in_specs[j].type)
                     if ref is not None:
                         self.variables[ref] = value
                 if keeps_input(plan, j):  # never computed again, nor its side effects
@@ -101,7 +115,10 @@ class Translation(Recording):
             n = len(plan.scalars)
             of_call = [given(first + i) for i in range(n)] if scalars is None else scalars[first:]
             first += n
-            outputs, results = expand(plan, inputs, of_call[:n])
+            if sized is not None and isinstance(plan, Forward):
+                outputs, results = _expanded(plan, inputs, in_specs)
+            else:
+                outputs, results = expand(plan, inputs, of_call[:n])
             if not hasattr(plan, "expand") and results:
                 results[0].node.source = Origin("", (k,))
             made.append(outputs)
@@ -116,11 +133,53 @@ class Translation(Recording):
                 self.head_devices.append(structure[2 * a].out_specs[b].device)
                 continue
             if a not in self.variables:
-                value = self.variables[a] = variable(f"head{i}", b.type)
+                like = b if sized is None else next(sized)
+                value = self.variables[a] = variable(f"head{i}", like.type)
                 self.sources[value], self.devices[value] = ("head", i), b.device
             self.heads.append(self.variables[a])
             self.head_devices.append(b.device)
         self.nodes = set(topological([v for values in made for v in values]))
+
+
+def specs_in(structure: tuple) -> list[Spec]:
+    """The specs of all inputs in a structure, and of heads that are variables."""
+    (*steps, heads) = structure
+    of_calls = [s for plan in steps[0::2] for s in plan.in_specs]
+    return [*of_calls, *[b for _, b in heads if b.__class__ is not int]]
+
+
+def _expanded(plan: Any, inputs: Sequence[Value], in_specs: Sequence) -> tuple[list, list]:
+    """A recorded graph for other sizes, by its recipe."""
+    graphs = plan.recipe.make([n for s in in_specs for n in s.type.shape])
+    if graphs is None:
+        raise NoValue
+    return plan.expand(inputs, graphs)
+
+
+def _kind_of(plan: Any) -> tuple | None:
+    """What calls on a tape have in common that differ in sizes; None for a graph without recipe."""
+    kinds = kinds_of(plan.in_specs)
+    if isinstance(plan, Plan):
+        attrs = plan.op.attribute_key(plan.attrs)
+        return plan.op, *attrs, "|", *kinds, plan.saved, plan.unread
+    recipe = getattr(plan, "recipe", None)
+    return None if recipe is None or plan.layouts else (recipe, *kinds)
+
+
+def _recipes_of(key: tuple) -> Recipes | None:
+    """The recipes of gradients like those of a Backward's key."""
+    (*steps, heads), with_grad, reqs = key
+    kinds = [_kind_of(plan) for plan in steps[0::2]]
+    if None in kinds:
+        return None
+    ends = [(a, b if b.__class__ is int else kinds_of([b])) for a, b in heads]
+    try:
+        return _recipes.setdefault((*kinds, *steps[1::2], *ends, with_grad, reqs), Recipes())
+    except TypeError:  # an attribute that is a list
+        return None
+
+
+_recipes = Recent(256)
 
 
 class Backward(Tiered):
@@ -250,7 +309,11 @@ def compiled(key: tuple, tier: int) -> Gradient:
     """The gradient program of a Backward's key. Raises UnknownScalar where a gradient depends on
     the value of a scalar."""
     structure, with_grad, reqs = key
-    return Gradient(Translation(structure), with_grad, reqs, tier)
+    known = None if tier else _recipes_of(key)
+    if known is None:
+        return Gradient.of(Translation(structure), with_grad, reqs, tier)
+    record = lambda sizes: Translation(structure, sizes=sizes)
+    return Gradient.by_recipe(known, sizes_of(specs_in(structure)), record, with_grad, reqs)
 
 
 def deliver_rows(grad: Any, parts: Sequence[tuple], made: Sequence, add: bool) -> None:

@@ -20,6 +20,7 @@ from ..engine.recent import Recent
 from ..graph.graph import Node, Value, rewrite, values_of
 from ..graph.inference import typed_graph
 from ..graph.placement import Placement, crosses
+from ..graph.recipes import Graphs
 from ..graph.runner import Forward, Signature, Source, Typed
 from ..graph.tiers import waiting
 from ..kernels.plan import make_plan, scalars_of
@@ -38,6 +39,7 @@ N_COMPILED = 256
 MAX_INSTRUCTIONS = 1 << 16
 # The others are put aside: 2 KB remain of each, from which the next call makes the same programs.
 MAX_ASIDE = 1 << 13
+MAX_KINDS = 64  # of a graph's signatures, that differ in more than sizes
 
 _moving = threading.Lock()  # while an entry is in neither place
 
@@ -61,12 +63,18 @@ class GraphPlan(Forward):
         entry = self.entry()
         return f"{entry.structure() if entry is not None else 'gone'} at tier {self.tier}"
 
-    def expand(self, inputs: Sequence[Value]) -> tuple[list[Value], list[Value]]:
-        """The graph with its variables replaced: (outputs, what `saved` numbers)."""
-        outputs, kept, variables = self.whole("outputs", "kept", "variables")
+    def expand(
+        self, inputs: Sequence[Value], graphs: Graphs | None = None
+    ) -> tuple[list[Value], list[Value]]:
+        """The graph with its variables replaced: (outputs, what `saved` numbers). graphs: the same
+        for other sizes."""
+        names = "outputs", "kept", "variables"
+        outputs, kept, variables = (
+            self.whole(*names) if graphs is None else [graphs[n] for n in names]
+        )
         start = {v.node: [x] for v, x in zip(variables, inputs)}
         values = rewrite([*outputs, *kept], None, start)
-        return values[: self.n_out], values
+        return values[: len(outputs)], values
 
     def eager_grads(self, node: TapeNode, dys: Any, create_graph: bool) -> list:
         """Gradients by replaying the graph operator by operator, so that they can be differentiated
@@ -201,6 +209,7 @@ class CachedGraph:
         self.parameters = list(range(self.n_data, len(self.inputs)))
         graph = self.outputs, self.bounds, self.inputs
         self.typed = [partial(_typed, graph, train) for train in (False, True)]
+        self.recipes = Recent(MAX_KINDS)
         self.aside = Recent(MAX_ASIDE)
         dropped = partial(put_aside, self.aside)
         self.entries = Recent(N_COMPILED, MAX_INSTRUCTIONS, weight, dropped)
@@ -282,6 +291,7 @@ class CachedGraph:
             stable=stable,
             recompute=self.recompute,
             mode=(len(stable),),
+            recipes=self.recipes,
         )
 
     def _reason(self, arrays, wanted) -> str:

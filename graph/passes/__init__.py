@@ -16,13 +16,9 @@ from .recompute import MIRRORED
 checking = False  # verify the graph after every pass; the tests switch it on
 
 
-def optimize(outputs: Sequence[Value], device: Any) -> tuple[list[Value], dict[Value, Any]]:
-    """A typed graph that computes the same, bit for bit, with less work: (outputs, arrays of new
-    variables).
-
-    device: where constants are computed. The order of reads and writes of one memory stays as it
-        was.
-    """
+def optimize(outputs: Sequence[Value]) -> tuple[list[Value], dict[Value, Value]]:
+    """A typed graph that computes the same, bit for bit, with less work: (outputs, the constants
+    that new variables stand for). The order of reads and writes of one memory stays as it was."""
     outputs = list(outputs)
     if checking:
         verify(outputs)
@@ -30,7 +26,7 @@ def optimize(outputs: Sequence[Value], device: Any) -> tuple[list[Value], dict[V
         outputs = each(outputs)
         if checking:
             verify(outputs)
-    outputs, constants = fold(outputs, device)
+    outputs, constants = fold(outputs)
     if checking:
         verify(outputs)
     return outputs, constants

@@ -20,13 +20,35 @@ def cse(outputs: Sequence[Value]) -> list[Value]:
     order = topological(outputs)
     pinned = Effects(order).pinned
     numbers, alike = kinds(order)
-    same: dict[tuple, int] = {}
+    same = _Numbers()
     return merge(list(outputs), order, numbers, [_name(n, same) for n in alike], pinned)
 
 
-def _name(node: Node, same: dict[tuple, int]) -> int | None:
+class _Numbers(dict):
+    """A number for each operator with its attributes. Attributes that have no hash, as a Size,
+    are compared with one another."""
+
+    def __init__(self) -> None:
+        self._others: list[tuple] = []
+
+    def __missing__(self, key: tuple) -> int:
+        made = self[key] = len(self) + len(self._others)
+        return made
+
+    def of(self, key: tuple) -> int:
+        try:
+            return self[key]
+        except TypeError:
+            for other, number in self._others:
+                if other == key:
+                    return number
+            self._others.append((key, len(self) + len(self._others)))
+            return self._others[-1][1]
+
+
+def _name(node: Node, same: _Numbers) -> int | None:
     """A number for nodes of the same operator and attributes; None for those that stay."""
     op = node.op
     if op is None or op.random and op.is_random(node.attrs):
         return None
-    return same.setdefault((op, *op.attribute_key(node.attrs)), len(same))
+    return same.of((op, *op.attribute_key(node.attrs)))

@@ -6,11 +6,12 @@ A constant becomes a variable, for which the program keeps the array.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from ...engine._array import invoke
 from ...kernels.plan import make_plan, scalars_of
-from ...kernels.spec import spec
+from ...kernels.spec import ITEM_BYTES
 from ..effects import Effects
 from ..graph import Node, Value, rewrite, topological, values_of, variable
 
@@ -18,8 +19,8 @@ from ..graph import Node, Value, rewrite, topological, values_of, variable
 LIMIT_BYTES = 1 << 16
 
 
-def fold(outputs: Sequence[Value], device: Any) -> tuple[list[Value], dict[Value, Any]]:
-    """(outputs, the arrays of the new variables). Raises what operators raise."""
+def fold(outputs: Sequence[Value]) -> tuple[list[Value], dict[Value, Value]]:
+    """(outputs, what the new variables stand for)."""
     order = topological(outputs)
     effects = Effects(order)
     fixed: set[Node] = set()
@@ -31,7 +32,7 @@ def fold(outputs: Sequence[Value], device: Any) -> tuple[list[Value], dict[Value
             and node not in effects.pinned
             and not node.op.is_random(node.attrs)
             and not node.has_open_scalars
-            and sum(spec(t.shape, t.dtype, device).nbytes for t in node.types) <= LIMIT_BYTES
+            and sum(prod(t.shape) * ITEM_BYTES[t.dtype] for t in node.types) <= LIMIT_BYTES
         ):
             fixed.add(node)
     # a source that is itself an output would only be copied instead of filled
@@ -42,25 +43,24 @@ def fold(outputs: Sequence[Value], device: Any) -> tuple[list[Value], dict[Value
     wanted.update(v for v in outputs if v.node in fixed)
     if not wanted:
         return list(outputs), {}
-    arrays = _evaluate(list(wanted), device)
-    constants: dict[Value, Any] = {}
-
+    constants: dict[Value, Value] = {}
     new: dict[Node, list[Value]] = {}
     for node in [n for n in order if n in fixed]:
         made = new[node] = values_of(node)
         for i, v in enumerate(made):
             if v in wanted:
                 made[i] = variable("constant", v.type)
-                constants[made[i]] = arrays[v]
+                constants[made[i]] = v
     return rewrite(outputs, None, new, order), constants
 
 
-def _evaluate(wanted: Sequence[Value], device) -> dict[Value, Any]:
-    """The arrays of values that depend on no variable."""
+def evaluate(wanted: Sequence[Value], device: Any) -> list[Any]:
+    """The arrays of values that depend on no variable. Raises what operators raise."""
     arrays: dict[Value, Any] = {}
     for node in topological(wanted):
         inputs = [arrays[v] for v in node.inputs]
-        plan = make_plan(node.operation, node.attrs, [a._spec for a in inputs], device)
+        specs = [a._spec for a in inputs]
+        plan = make_plan(node.operation, node.attrs, specs, device, node.types)
         made = invoke(
             plan.handle,
             plan.in_specs,
@@ -71,4 +71,4 @@ def _evaluate(wanted: Sequence[Value], device) -> dict[Value, Any]:
             -1,
         )
         arrays.update((Value(node, i), a) for i, a in enumerate(made))
-    return {v: arrays[v] for v in wanted}
+    return [arrays[v] for v in wanted]

@@ -14,7 +14,7 @@ import time
 import plait as mx
 from plait import autograd, engine, gluon, nd
 from plait.gluon import nn, rnn
-from plait.graph import runner
+from plait.graph import program
 
 N_WARM = 10
 
@@ -53,13 +53,13 @@ def measure(kind, mode, n_lengths, n_passes=3):
     net, loss_of = network(kind), gluon.loss.SoftmaxCrossEntropyLoss()
     loss_of.hybridize()
     trainer = gluon.Trainer(net.collect_params(), "adam")
-    made, lower = [0], runner.lower
+    made, assemble = [0], program.assemble
 
     def counted(*args, **kwargs):
         made[0] += 1
-        return lower(*args, **kwargs)
+        return assemble(*args, **kwargs)
 
-    runner.lower = counted
+    program.assemble = counted
 
     def call(length):
         x = nd.ones((2, length, 8))
