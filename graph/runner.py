@@ -503,8 +503,9 @@ class Gradient:
         cooked = known.find(sizes)
         if cooked is not None:
             recipe, graphs = cooked
-            device, *about = recipe.about
-            made = cls(recipe.program(graphs, device, "backward"), *about, 0)
+            device, sources, written, rows = recipe.about
+            program = recipe.program(graphs, device, "backward")
+            made = cls(program, sources, written, rows, 0)
         else:
             found = differentiated(record(None), with_grad, requests)
             exact, about = found.exact()

@@ -104,8 +104,8 @@ def _literal(value):
     return ast.literal_eval(value) if isinstance(value, str) else value
 
 
-def _whole(value) -> int:
-    """An int that kernels can hold. Raises OverflowError."""
+def _whole(value: Any) -> Any:
+    """An int that kernels can hold, or a Size. Raises OverflowError."""
     number = value if value.__class__ is Size else value.__index__()
     if not -(1 << 63) <= number < 1 << 63:
         raise OverflowError

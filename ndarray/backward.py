@@ -148,7 +148,9 @@ def specs_in(structure: tuple) -> list[Spec]:
     return [*of_calls, *[b for _, b in heads if b.__class__ is not int]]
 
 
-def _expanded(plan: Any, inputs: Sequence[Value], in_specs: Sequence) -> tuple[list, list]:
+def _expanded(
+    plan: Any, inputs: Sequence[Value], in_specs: Sequence
+) -> tuple[Sequence[Value], Sequence[Value]]:
     """A recorded graph for other sizes, by its recipe."""
     graphs = plan.recipe.make([n for s in in_specs for n in s.type.shape])
     if graphs is None:

@@ -164,7 +164,7 @@ function("nancumsum")(
 
 
 @function("cumprod")
-def _cumprod(g: Graph, x: Tensor, axis: int | None = None, dtype: Any = None, **_: Any) -> Tensor:
+def _cumprod(g: Graph, x: Any, axis: int | None = None, dtype: Any = None, **_: Any) -> Tensor:
     """By doubling: after each step an element is the product of 1, 2, 4 ... up to its own."""
     if axis is None:
         x, axis = np.reshape(x, (-1,)), 0
