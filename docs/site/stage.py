@@ -17,6 +17,8 @@ import pages
 from pages import DOCS, README, ROOT
 
 STATUS = ("what-works", "what-does-not-work-yet", "compatibility-mode")
+# a start page's link to that of another language, beside the site's own
+OTHER_LANGUAGE = re.compile(r"^\[(?:English|中文)\]\(\S+\)\n+", re.MULTILINE)
 PARTS = {  # page of the site: sections of README.md
     "commands": ("commands",),
     "performance": ("speed",),
@@ -143,6 +145,7 @@ class Stage:
 
     def page(self, name: str, text: str, origin: Path | None = None) -> None:
         """Writes one page. origin: the file whose links the text has."""
+        text = OTHER_LANGUAGE.sub("", text)
         if origin is not None:
             text = self.moved(text, origin, name)
         self.put(name + ".md", picture_tags(text).encode())
