@@ -15,7 +15,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from ..engine import settings
@@ -130,6 +130,7 @@ class Tiered(ABC):
             vars(self).update(counts, queued=queued, changed=changed)
             if counts["queued"] and not queued and not failed:
                 self.queued = _compiler.is_open()
+                _queued.add(self)
                 if self.due >= self.change_at - self.lead:  # it was at work on it
                     self.submit()
             if counts["changed"]:
@@ -146,6 +147,7 @@ class Tiered(ABC):
                     self.due = 2 * hits
                     return
                 self.queued = True
+                _queued.add(self)
                 if settings.get("PLAIT_TIER") == "ready":
                     self.due = NEVER
                     self.submit()
@@ -253,13 +255,22 @@ class Compiler:
             self._changed.wait_for(lambda: job.compiled or not self._jobs and self._busy is None)
         return job.compiled
 
+    def _to_submit(self) -> list[Tiered]:
+        """What has a call at which it changes and can still be called, in the order in which it was
+        made. Most of what is alive was called too seldom for that."""
+        with self.changing:
+            found = [job for job in list(_queued) if job.waits_for_submission()]
+            _queued.clear()
+            _queued.update(found)
+        return sorted([job for job in found if job.in_use()], key=lambda job: job._number)
+
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until nothing is queued or compiled, and changes the tier of what is ready.
         timeout: seconds. Returns False when time is over. Raises a job's error where passes are
         checked."""
         if threading.current_thread() is self._thread:
             return True
-        for job in _in_use(Tiered.waits_for_submission):
+        for job in self._to_submit():
             job.submit()
         with self._changed:
             done = self._changed.wait_for(lambda: not self._jobs and self._busy is None, timeout)
@@ -360,6 +371,7 @@ class Compiler:
 
 _compiler = Compiler()
 _alive: weakref.WeakSet[Tiered] = weakref.WeakSet()
+_queued: weakref.WeakSet[Tiered] = weakref.WeakSet()  # among them, what waits or waited
 _numbers = itertools.count()
 _resumed: dict[str, list[dict]] = {}  # by structure: counts that nothing has taken yet
 
@@ -402,10 +414,9 @@ def waiting(plan: Any) -> int:
     )
 
 
-def _in_use(wanted: Callable[[Tiered], bool] = lambda job: True) -> list[Tiered]:
-    """All wanted ones that can still be called, in the order in which they were made."""
-    found = [job for job in list(_alive) if wanted(job) and job.in_use()]
-    return sorted(found, key=lambda job: job._number)
+def _in_use() -> list[Tiered]:
+    """All that can still be called, in the order in which they were made."""
+    return sorted([job for job in list(_alive) if job.in_use()], key=lambda job: job._number)
 
 
 def wait_compiled(timeout: float | None = None) -> bool:
