@@ -504,7 +504,7 @@ class Gradient:
         if cooked is not None:
             recipe, graphs = cooked
             device, sources, written, rows = recipe.about
-            program = recipe.program(graphs, device, "backward")
+            program: Any = recipe.program(graphs, device, "backward")
             made = cls(program, sources, written, rows, 0)
         else:
             found = differentiated(record(None), with_grad, requests)
