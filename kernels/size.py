@@ -59,25 +59,24 @@ class Script:
         return self._places[key]
 
     def compute(self, function: Callable, a: Any, b: Any) -> Any:
+        """Another Size."""
+        place = self._step(function, a, b, False)
+        return place if place is NotImplemented else self._size(place)
+
+    def ask(self, function: Callable, a: Any, b: Any) -> Any:
+        """The answer for the sizes that it began with."""
+        return self._step(function, a, b, True)
+
+    def _step(self, function: Callable, a: Any, b: Any, is_question: bool) -> Any:
+        """A question's answer, or the place of another size; what was done before is kept."""
         i, j = self.place(a), self.place(b)
         if i is None or j is None:
             return NotImplemented
         key = (function, i, j)
         if key not in self._places:
             made = function(self.values[i], self.values[j])
-            self.steps.append((function, i, j, None))
-            self._places[key] = self._add(made)
-        return self._size(self._places[key])
-
-    def ask(self, function: Callable, a: Any, b: Any) -> Any:
-        i, j = self.place(a), self.place(b)
-        if i is None or j is None:
-            return NotImplemented
-        key = (function, i, j)
-        if key not in self._places:
-            answer = function(self.values[i], self.values[j])
-            self.steps.append((function, i, j, answer))
-            self._places[key] = answer
+            self.steps.append((function, i, j, made if is_question else None))
+            self._places[key] = made if is_question else self._add(made)
         return self._places[key]
 
 
