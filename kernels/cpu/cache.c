@@ -1,8 +1,11 @@
 /* The sizes of this machine's caches, as Linux lists them in /sys. */
 #include "cache.h"
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+
+#ifndef PLK_CACHES                                       /* tests list other machines */
+#define PLK_CACHES "/sys/devices/system/cpu/cpu0/cache"
+#endif
 
 enum { OWN = 512 << 10, SHARE = 1 << 20, LEAST = 128 << 10 };    /* where nothing is listed; no less is believed */
 
@@ -13,8 +16,8 @@ static sizes found, given;
 /* The text of a file of the cache `index` of the first processor, or "". */
 static const char *text_of(int index, const char *name, char *text, size_t n)
 {
-    char path[96];
-    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index, name);
+    char path[sizeof PLK_CACHES + 64];
+    snprintf(path, sizeof path, PLK_CACHES "/index%d/%s", index, name);
     FILE *f = fopen(path, "r");
     if (!f || !fgets(text, (int)n, f))
         text[0] = 0;
@@ -39,14 +42,15 @@ static int64_t listed(const char *text)
 
 static sizes look(void)
 {
-    enum { MOST_CACHES = 16, LENGTH = 4096 };
+    enum { LENGTH = 4096 };
     char text[LENGTH], unit = 0;
     sizes s = {0, 0};
     int64_t fewest = 0;
-    for (int i = 0; i < MOST_CACHES; i++) {
+    for (int i = 0; *text_of(i, "type", text, sizeof text); i++) {
         long long bytes = 0;
+        int is_code = !strncmp(text, "Instruction", 11);
         int read = sscanf(text_of(i, "size", text, sizeof text), "%lld%c", &bytes, &unit);
-        if (read < 1 || bytes <= 0 || !strncmp(text_of(i, "type", text, sizeof text), "Instruction", 11))
+        if (read < 1 || bytes <= 0 || is_code)
             continue;
         bytes *= read == 2 && unit == 'K' ? 1 << 10 : read == 2 && unit == 'M' ? 1 << 20 : 1;
         int64_t n = listed(text_of(i, "shared_cpu_list", text, sizeof text));

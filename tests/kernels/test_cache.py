@@ -1,8 +1,10 @@
 """Sizes of caches decide how kernels cut their work, and no bit of a result."""
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
+import plait
 import pytest
 from plait import nd
 from plait.engine import lib
@@ -73,6 +75,53 @@ def test_results_do_not_depend_on_caches(case):
     assert all(r.tobytes() == results[0].tobytes() for r in results)
     if expected is not None:
         np.testing.assert_allclose(results[0], expected, rtol=1e-4, atol=1e-3)
+
+
+# (type, size, processors that share it) of each cache -> (own, share), in KB
+MACHINES = {
+    "two threads a core, a part of L3 for each core": (
+        [
+            ("Data", "48K", "0,56"),
+            ("Instruction", "32K", "0,56"),
+            ("Unified", "2048K", "0,56"),
+            ("Unified", "105M", "0-27,56-83"),
+        ],
+        (2048, 48 + 2048 + 105 * 1024 * 2 // 56),
+    ),
+    "small cores that share their second cache": (
+        [
+            ("Data", "32K", "0"),
+            ("Instruction", "64K", "0"),
+            ("Unified", "2048K", "0-3"),
+        ],
+        (512, 32 + 512),
+    ),
+    "a virtual machine that lists no sizes": ([("Data", "", ""), ("Unified", "", "")], (512, 1024)),
+    "nothing": ([], (512, 1024)),
+    "an own L2 and no L3": ([("Data", "64K", "3"), ("Unified", "1M", "3")], (1024, 1088)),
+}
+PRINTS = """
+#include "cache.h"
+#include <stdio.h>
+int main(void) { printf("%lld %lld", (long long)plk_cache_own(), (long long)plk_cache_share()); }
+"""
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_sizes_of_other_machines(name, tmp_path):
+    caches, expected = MACHINES[name]
+    for i, texts in enumerate(caches):
+        (tmp_path / f"index{i}").mkdir()
+        for file, text in zip(("type", "size", "shared_cpu_list"), texts, strict=True):
+            (tmp_path / f"index{i}" / file).write_text(text + "\n")
+    (tmp_path / "main.c").write_text(PRINTS)
+    made = tmp_path / "sizes"
+    source = Path(plait.__file__).parent / "kernels/cpu"
+    flags = ["-std=gnu11", f"-I{source}", f'-DPLK_CACHES="{tmp_path}"']
+    files = [tmp_path / "main.c", source / "cache.c"]
+    subprocess.run(["cc", *flags, *files, "-o", made], check=True)
+    found = subprocess.run([made], capture_output=True, text=True, check=True).stdout
+    assert tuple(int(n) >> 10 for n in found.split()) == expected
 
 
 def test_sizes_are_those_that_linux_lists():
