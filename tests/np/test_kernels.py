@@ -136,3 +136,18 @@ def test_numbers_among_others(dtype, low, high):
         for invert in (False, True):
             made = np.isin(np.array(x), np.array(tests), invert=invert).asnumpy()
             onp.testing.assert_array_equal(made, onp.isin(x, tests, invert=invert))
+
+
+@pytest.mark.parametrize(
+    "dtype, low, high", [("bool", 0, 1), ("uint8", 0, 255), ("int8", -128, 127)]
+)
+@pytest.mark.parametrize(
+    "n", [0, 1, 63, 64, 65, 64 * 255 - 1, 64 * 255, 64 * 255 + 1, 64 * 800 + 7]
+)
+def test_sums_of_bytes(n, dtype, low, high):
+    """Summed in 16 bits, as long as these hold the largest bytes."""
+    drawn = DRAW.integers(low, high, n, endpoint=True)
+    for x in (drawn.astype(dtype), onp.full(n, low, dtype), onp.full(n, high, dtype)):
+        made = np.array(x, dtype=dtype)
+        assert made.sum(dtype="int64").item() == x.sum(dtype="int64")
+        assert np.count_nonzero(made) == onp.count_nonzero(x)
