@@ -41,9 +41,9 @@ typedef struct {
     int whole, n_threads;
 } cut;
 
-/* Processor cycles, measured: the transforms of one tile and channel (or filter) and of the weights of one channel and
- * filter, and the products of one tile, channel and filter. */
-static const double tile_cycles = 20, weight_cycles = 10, matmul_cycles = 2.5;
+/* The transforms of one tile and channel (or filter), which stores limit, and of the weights of one channel and filter
+ * take as long as the products of so many tiles, channels and filters. Only the division of work depends on it. */
+static const double tile_cost = 8, weight_cost = 4;
 
 /* Divides the work so that it ends as soon as possible. */
 static void choose(const plk_conv_blocked *p, cut *k)
@@ -56,8 +56,7 @@ static void choose(const plk_conv_blocked *p, cut *k)
         for (int64_t groups = 1; groups <= items && groups <= pieces; groups *= 2) {
             double tiles = (double)over(over(k->tiles, ranges), 2) * 2, channels = (double)p->channels;
             double filters = (double)least(p->filters, over(items, groups) * 2 * p->lanes * PANELS);
-            double item = tiles * (channels + filters) * tile_cycles + channels * filters * weight_cycles +
-                          tiles * channels * filters * matmul_cycles;
+            double item = tiles * (channels + filters) * tile_cost + channels * filters * (weight_cost + tiles);
             double time = (double)over(ranges * groups, k->n_threads) * item;
             if (best == 0 || time < best) {
                 best = time;

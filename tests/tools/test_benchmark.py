@@ -29,6 +29,23 @@ def test_a_row():
     assert float(first) >= 0
 
 
+def test_ratios_of_medians_and_of_minima(monkeypatch, capsys):
+    """Of rounds; and the chart reads the former."""
+    times = {"plait": [(4, 3), (2, 1)], "torch": [(4, 4), (6, 5)], "compile": [None, None]}
+
+    def measure(framework, *_):
+        found = times[framework.name].pop(0)
+        more = {"first_seconds": 0.5, "peak_mib": 60}
+        return found and {"seconds": found[0], "least_seconds": found[1], **more}
+
+    monkeypatch.setattr(table, "measure", measure)
+    benchmark.main(["--torch", "python", "--rounds", "2", "gelu_4m"])
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[1].split()[7:] == ["4.00", "-", "2.00", "-", "500.0"]
+    read = chart.read(printed)
+    assert (read.peers, read.rows) == (["torch", "compile"], [("gelu_4m", [2.0, None])])
+
+
 def test_an_unknown_workload_is_named(capsys):
     with pytest.raises(SystemExit):
         benchmark.main(["no_such_row"])

@@ -36,7 +36,8 @@ class Table(NamedTuple):
 
 
 def _ratio(text: str) -> float | None:
-    return None if text == "-" else float(text)
+    """Of a cell: "-" or the ratio of the medians, perhaps with that of the minima behind it."""
+    return None if text == "-" else float(text.split()[0])
 
 
 def read(text: str) -> Table:

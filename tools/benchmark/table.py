@@ -1,7 +1,8 @@
 """Runs each workload in its own process, interleaving frameworks, and prints times and ratios.
 
-A ratio is peer's time / plait's, computed for each round, because machine speed drifts and only
-interleaved measurements are comparable. Above 1 plait is faster.
+A ratio is peer's time / plait's: above 1 plait is faster. "/ torch" is the median over the rounds
+of the ratio of a round's median times, because machine speed drifts and only interleaved
+measurements are comparable. "torch min" is the ratio of the shortest times of all rounds.
 """
 
 from __future__ import annotations
@@ -82,6 +83,9 @@ def row(name: str, columns: list[Framework], args: argparse.Namespace) -> str:
         else:
             line += f"{'-':>11}{'-':>6}"
     for results in found[1:]:
+        least = [min(r["least_seconds"] for r in some) for some in (results, found[0]) if some]
+        line += f"{least[0] / least[1]:12.2f}" if len(least) == 2 else f"{'-':>12}"
+    for results in found[1:]:
         pairs = list(zip(results, found[0]))
         ratio = [theirs["seconds"] / ours["seconds"] for theirs, ours in pairs]
         line += f"{statistics.median(ratio):10.2f}" if ratio else f"{'-':>10}"
@@ -130,10 +134,9 @@ def main(argv: list[str] | None = None) -> int:
         )
     columns = frameworks(args)
     head = ROW.format("workload") + "".join(f"{f.name + ' ms':>11}{'MiB':>6}" for f in columns)
-    print(
-        head + "".join(f"{'/ ' + f.name:>10}" for f in columns[1:]) + f"{'first ms':>11}",
-        flush=True,
-    )
+    head += "".join(f"{f.name + ' min':>12}" for f in columns[1:])
+    head += "".join(f"{'/ ' + f.name:>10}" for f in columns[1:]) + f"{'first ms':>11}"
+    print(head, flush=True)
     for name in args.workloads or names:
         print(row(name, columns, args), flush=True)
     return 0

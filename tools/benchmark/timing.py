@@ -44,7 +44,8 @@ def time_workload(
     workloads: name -> function that makes a step, a function without arguments; or (step, calls in
     one step); or (step, calls, bytes that a call must move). sync: waits until all steps are done.
     settle: waits for background compilation. memory: final MiB.
-    Prints seconds a call (median over repeats), seconds to the first result, MiB, bytes.
+    Prints seconds a call (median and minimum of the repeats), seconds to the first result, MiB,
+    bytes.
     """
     name, seconds = sys.argv[1], float(sys.argv[2])
     if name not in workloads:
@@ -78,6 +79,7 @@ def time_workload(
         json.dumps(
             {
                 "seconds": statistics.median(times) / calls,
+                "least_seconds": min(times) / calls,
                 "first_seconds": first / calls,
                 "peak_mib": memory(),
                 "bytes": moved[0] if moved else 0,
