@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
+# without bytecode each of the hundreds of processes that tests start compiles all of plait, which takes a second
+export PYTHONDONTWRITEBYTECODE :=
 # what a build depends on: a changed C source or operator record compiles again, a changed .py file does not
 NATIVE := $(shell find engine kernels graph -name '*.c' -o -name '*.h') engine/ffi_build.py kernels/cpu/generate.py \
           $(wildcard kernels/ops/*.py kernels/loops/*.py) \

@@ -30,7 +30,7 @@ def launcher(n: int, servers: int = 0, restarts: int = 0, on=None) -> list[str]:
 def run(
     n: int,
     program: str | list[str],
-    within_s: float = 120,
+    within_s: float = 300,
     servers: int = 0,
     restarts: int = 0,
     on=None,
