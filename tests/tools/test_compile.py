@@ -217,6 +217,42 @@ def test_wrong_arguments_are_told(module_files, arguments, why, capsys):
     assert not Path("made").exists()
 
 
+def test_numbers_are_those_of_the_network(tmp_path):
+    """Calls that differ in numbers alone have one plan in plait."""
+    x = {"x": Type((2, 3), "float32")}
+    for number in ("0.125", "0.375"):
+        net = nn.HybridLambda(lambda F, x, n=float(number): F.sqrt(F.abs(x) + n) * n)
+        net.initialize()
+        compile_block(net, tmp_path, x)
+        text = (tmp_path / "source/network.c").read_text()
+        assert re.search(rf"scalars\[\] = {{{number}, {number}}};", text)
+
+
+def test_a_network_of_one_pointwise_operator_is_built(tmp_path):
+    net = nn.Activation("relu")
+    x = np.array([[-1.5, 2.5]], "float32")
+    check.build(net, {"x": x}, tmp_path, "net", arguments=["CFLAGS=-O1"])
+    program = check.link(tmp_path, "net")
+    (y,) = check.run([program, "1"], {"x": x}, [x])
+    assert y.tolist() == [[0, 2.5]]
+
+
+def test_another_target_compiles_everything_again(module_files):
+    command = ["compile", *module_files, "-o", "made", "--shape", "data=2,6", "--target"]
+    assert main([*command, "baseline"]) == 0
+    make = ["make", "-C", "made", "CC=true"]
+    said = subprocess.run(make, capture_output=True, text=True, check=True).stdout
+    compiled = re.findall(r"-c (\S+\.c)", said)
+    for path in compiled:  # `true` wrote nothing
+        Path("made", path).with_suffix(".o").touch()
+    Path("made/source/weights.o").touch()
+    again = subprocess.run(make, capture_output=True, text=True, check=True).stdout
+    assert not re.search(r"-c \S+\.c", again)
+    assert main([*command, "aarch64"]) == 0
+    again = subprocess.run(make, capture_output=True, text=True, check=True).stdout
+    assert set(re.findall(r"-c (\S+\.c)", again)) == set(compiled)
+
+
 # ---- what is refused -----------------------------------------------------------------------------
 
 

@@ -84,8 +84,12 @@ def test_a_picture_that_cannot_be_read_does_not_stop_the_others(model, tmp_path,
     [
         (lambda d: d.update(format="plait model 2"), "its format is 'plait model 2'"),
         (lambda d: d.pop("outputs"), "it has no 'outputs'"),
-        (lambda d: d["inputs"][0].update(dtype="float32"), "its input is no picture"),
-        (lambda d: d["inputs"][0].update(shape=[None, 3]), "cannot be used"),
+        (lambda d: d["inputs"][0].update(dtype="float32"), "pictures are uint8 of shape"),
+        (lambda d: d["inputs"][0].update(shape=[None, 3]), "pictures are uint8 of shape"),
+        (lambda d: d["inputs"][0].update(shape=[None, 4, 0, 3]), "a size is null, where it"),
+        (lambda d: d["inputs"][0].pop("layout"), "describes no classifier of pictures"),
+        (lambda d: d.update(inputs=[]), "describes no classifier of pictures"),
+        (lambda d: d["outputs"][0].update(classes=["a"]), "1 classes for the shape [None, 2]"),
     ],
 )
 def test_descriptions_that_cannot_be_used(model, change, rule, capsys):

@@ -192,7 +192,8 @@ def test_pictures_get_one_size(augment, shape):
 def test_defaults_depend_on_the_data(tmp_path, monkeypatch):
     args = parse(["--data", "digits"])
     assert (args.augment, args.epochs, args.lr) == ("none", 15, 2e-3)
-    args = parse(["--data", str(tmp_path), "--weights", "w.params"])
+    (tmp_path / "w.params").touch()
+    args = parse(["--data", str(tmp_path), "--weights", str(tmp_path / "w.params")])
     assert (args.augment, args.lr) == ("photo", 5e-4)
     for installed, name in ((True, "fashion-mnist"), (False, "digits")):
         monkeypatch.setattr(train.arguments, "is_installed", lambda _, found=installed: found)

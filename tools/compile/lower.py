@@ -70,12 +70,18 @@ class Network(NamedTuple):
 
 
 def lower(
-    block: Any, name: str, inputs: dict[str, Type], optional: Sequence[str], isa: str
+    block: Any,
+    name: str,
+    inputs: dict[str, Type],
+    optional: Sequence[str],
+    outputs: Sequence[str],
+    isa: str,
 ) -> Network:
     """The network of a HybridBlock with parameters, in prediction.
 
     name: of the network. inputs: by name, in the block's order. optional: the last of them, which
-    must not be read and are left out. isa: what it is for. Raises CompileError.
+    must not be read and are left out. outputs: their names; none: those of operators. isa: what
+    it is for. Raises CompileError.
     """
     device, n_given = cpu(), len(inputs)
     left_out = {i for i, n in enumerate(inputs) if n in optional}
@@ -94,7 +100,7 @@ def lower(
     first = [
         weights.add(_memory(a)) for a in arrays
     ]  # by the number of a given value, after the inputs
-    out_names = _unique([v.node.name for v in typed.outputs])
+    out_names = outputs or _unique([v.node.name for v in typed.outputs])
 
     def slot(row: Any) -> Slot:
         kind, index, offset = (int(x) for x in row)
@@ -208,6 +214,6 @@ def _step(node: Any, plan: Plan, slots: tuple[Slot, ...], isa: str) -> Step:
         struct,
         (params, found.owner),
         slots,
-        scalars_of(plan.op, plan.attrs),
+        scalars_of(node.operation, node.attrs),  # the plan may be that of other numbers
         plan,
     )

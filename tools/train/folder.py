@@ -7,6 +7,7 @@ have them. Without the second, every fifth picture of a class, in a random order
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -81,9 +82,16 @@ def load(
         resize,
         rounded(mean[:n]),
         rounded(std[:n]),
+        _digest(top, train, valid),
         cores(),
         skipped,
     )
+
+
+def _digest(top: Path, train: list[Examined], valid: list[Examined]) -> str:
+    """Of the names of files, their classes, and which are for validation."""
+    named = [[(os.path.relpath(e.path, top), e.label) for e in part] for part in (train, valid)]
+    return hashlib.sha256(repr(named).encode()).hexdigest()[:16]
 
 
 class Files(Dataset):
@@ -220,7 +228,8 @@ def _examined(file: tuple[str, int], prepare: Prepare) -> Examined:
     try:
         image = read(path, -1, prepare.enough)
     except (MXNetError, OSError) as error:
-        return Examined(path, label, str(error).split("\n")[0], False, np.zeros((2, 3)), None)
+        why = getattr(error, "strerror", None) or str(error).split("\n")[0]
+        return Examined(path, label, why, False, np.zeros((2, 3)), None)
     step = max(1, min(image.shape[:2]) // STATISTICS_PIXELS)
     channels = image.shape[2]
     pixels = image[::step, ::step].reshape(-1, channels).astype(np.float32) / 255
