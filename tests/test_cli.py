@@ -128,21 +128,6 @@ def test_wrong_arguments_are_usage_errors(arguments, rule, capsys):
     assert rule in capsys.readouterr().err
 
 
-def test_train_writes_checkpoint_model_and_report(tmp_path, capsys):
-    options = "train --data digits --model mlp --epochs 2 --lr 0.003 --out"
-    assert cli.main([*options.split(), str(tmp_path)]) == 0
-    text = capsys.readouterr().out
-    assert "mlp on digits: 1437 training and 360 validation pictures 8x8x1, 10 classes" in text
-    assert "epoch 2/2  loss" in text and f"open {tmp_path / 'report.html'} in a browser" in text
-    assert (tmp_path / "mlp-digits.ckpt").exists()
-    assert "<svg" in (tmp_path / "report.html").read_text()
-    model = tmp_path / "mlp-digits"
-    net = plait.gluon.SymbolBlock.imports(
-        str(model / "model-symbol.json"), ["data"], str(model / "model-0000.params")
-    )
-    assert net(plait.nd.zeros((3, 8, 8, 1), dtype="uint8")).shape == (3, 10)
-
-
 def test_train_names_the_models_it_knows(capsys):
     assert cli.main(["train", "--data", "digits", "--model", "lennet"]) == 1
     assert "lennet" in capsys.readouterr().err

@@ -11,6 +11,7 @@ import numpy as np
 import plait as mx
 import pytest
 from PIL import Image
+from plait import __main__ as cli
 from plait import gluon, nd
 from plait.gluon.data import ArrayDataset, DataLoader
 from plait.tools import model_folder, train
@@ -290,6 +291,51 @@ def test_ctrl_c_asks_once_and_then_interrupts():
     assert not stop.asked
 
 
+def test_a_run_is_not_resumed_with_others_and_not_overwritten(tmp_path, capsys):
+    write_pictures(tmp_path / "p", {"x": 9, "y": 6}, size=(12, 12))
+    options = f"--model mlp --size 8 --epochs 9 --workers 0 --no-report --out {tmp_path}".split()
+    data = ["--data", str(tmp_path / "p")]
+    save = mx.checkpoint.Checkpoint.save
+    with pytest.MonkeyPatch.context() as patched:
+
+        def interrupted(checkpoint):
+            save(checkpoint)
+            signal.raise_signal(signal.SIGINT)
+
+        patched.setattr(mx.checkpoint.Checkpoint, "save", interrupted)
+        assert cli.main(["train", *data, *options]) == 130
+    assert cli.main(["train", *data, *options, "--resume", "--no-hybridize", "--lr", "0.1"]) == 1
+    said = capsys.readouterr().err
+    assert "was written by a run with --lr 0.002, --hybridize\n" in said
+    (tmp_path / "p/x/9.png").write_bytes((tmp_path / "p/x/8.png").read_bytes())
+    assert cli.main(["train", *data, *options, "--resume"]) == 1
+    assert "a run with other pictures in --data" in capsys.readouterr().err
+    (tmp_path / "p/x/9.png").unlink()
+    (tmp_path / "q").mkdir()
+    (tmp_path / "p").rename(tmp_path / "q/p")  # it does not matter where they are
+    data = ["--data", str(tmp_path / "q/p")]
+    kept = (tmp_path / "mlp-p.ckpt").read_bytes()
+    assert cli.main(["train", *data, *options]) == 0
+    assert f"mlp-p.ckpt, of an unfinished run, is now {tmp_path}/mlp-p.ckpt.old" in (
+        capsys.readouterr().out
+    )
+    assert (tmp_path / "mlp-p.ckpt.old").read_bytes() == kept
+    assert len(json.loads((tmp_path / "mlp-p-history.json").read_text())) == 9
+    (tmp_path / "mlp-p.ckpt.old").replace(tmp_path / "mlp-p.ckpt")
+    assert cli.main(["train", *data, *options, "--resume"]) == 0
+    assert "is now" not in capsys.readouterr().out
+
+
+def test_wrong_names_are_told_before_pictures_are_read(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(folder, "load", lambda *_: pytest.fail("it reads pictures"))
+    (tmp_path / "file").touch()
+    options = ["train", "--data", str(tmp_path), "--out", str(tmp_path / "out")]
+    for option, value in (("--model", "lennet"), ("--optimizer", "adan"), ("--out", "file")):
+        value = str(tmp_path / "file") if option == "--out" else value
+        assert cli.main([*options, option, value]) == 1
+        assert value in capsys.readouterr().err
+
+
 def test_ctrl_c_saves_and_a_resumed_run_ends_as_one_that_was_not_stopped(tmp_path, capsys):
     options = "--data digits --model mlp --epochs 2 --no-report --out".split()
     save, n_saved = mx.checkpoint.Checkpoint.save, 0
@@ -317,14 +363,12 @@ def test_ctrl_c_saves_and_a_resumed_run_ends_as_one_that_was_not_stopped(tmp_pat
 # ---- whole runs ----------------------------------------------------------------------------------
 
 
-def test_a_folder_of_pictures_trains_end_to_end(tmp_path):
+def test_a_folder_of_pictures_trains_end_to_end(tmp_path, monkeypatch, capsys):
     write_pictures(tmp_path / "colours", {"red": 20, "green": 20})
     (tmp_path / "colours/red/broken.jpg").write_bytes(b"\xff\xd8\xff no")
-    command = [sys.executable, "-W", "error", "-m", "plait"]
     options = "--data colours --size 12 --epochs 6 --batch-size 8 --workers 1 --no-report"
-    done = subprocess.run(
-        [*command, "train", *options.split()], cwd=tmp_path, capture_output=True, text=True
-    )
+    command = [sys.executable, "-W", "error", "-m", "plait", "train", *options.split()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "skipped 1 file that cannot be read:" and "broken.jpg" in lines[1]
@@ -333,15 +377,11 @@ def test_a_folder_of_pictures_trains_end_to_end(tmp_path):
     assert "pictures/s" in lines[3] and done.stderr == ""
     history = json.loads((tmp_path / "out/convnet-colours-history.json").read_text())
     assert history[-1]["valid"] == 1.0
-    done = subprocess.run(
-        [*command, "predict", "out/convnet-colours", "colours"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1  # one file cannot be read
-    assert done.stdout.splitlines()[-1] == "40 of 40 are right: 100.00%"
-    assert "colours/red/broken.jpg" in done.stdout and "cannot be read" in done.stdout
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["predict", "out/convnet-colours", "colours"]) == 1  # one cannot be read
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "40 of 40 are right: 100.00%"
+    assert any("colours/red/broken.jpg" in ln and "cannot be read" in ln for ln in lines)
 
 
 BAD_TRAINERS = {
