@@ -17,6 +17,7 @@ from ... import dist
 from ...engine import files
 from ...engine.error import InvalidValue, MXNetError, compose
 from ...gluon.data import DataLoader, SplitSampler
+from ...gluon.data.vision import ImageFolderDataset
 from ...gluon.loss import SoftmaxCrossEntropyLoss
 from ...gluon.trainer import Trainer
 from ...ndarray.random import seed_all
@@ -189,7 +190,7 @@ def load_pictures(args: argparse.Namespace) -> Pictures:
 
 
 def report_skipped(pictures: Pictures, say: Any) -> None:
-    """Says which files cannot be read."""
+    """Says which files are left out."""
     n = len(pictures.skipped)
     if n:
         say(f"skipped {n} file{'s' * (n > 1)} that cannot be read:")
@@ -197,6 +198,9 @@ def report_skipped(pictures: Pictures, say: Any) -> None:
             say(f"  {line}")
         if n > SHOWN_FILES:
             say(f"  and {n - SHOWN_FILES} more")
+    if pictures.others:
+        endings = ", ".join(ImageFolderDataset.extensions)
+        say(f"left out what does not end in {endings}: {pictures.others}")
 
 
 def make_network(args: argparse.Namespace, pictures: Pictures, say: Any) -> models.Classifier:

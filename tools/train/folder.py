@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -85,6 +86,7 @@ def load(
         _digest(top, train, valid),
         cores(),
         skipped,
+        _others(top),
     )
 
 
@@ -164,6 +166,14 @@ def _files(folder: Path, classes: list[str]) -> Iterator[tuple[str, int]]:
         for file in sorted(path.rglob("*")):
             if file.suffix.lower() in ImageFolderDataset.extensions:
                 yield str(file), classes.index(path.name)
+
+
+def _others(top: Path) -> str:
+    """How many files have other endings than pictures: "3 .webp, 1 .txt"; "" where none has."""
+    pictures = ImageFolderDataset.extensions
+    found = (p for p in top.rglob("[!.]*") if p.suffix.lower() not in pictures and p.is_file())
+    endings = Counter(p.suffix.lower() or "without an ending" for p in found)
+    return ", ".join(f"{n} {ending}" for ending, n in endings.most_common())
 
 
 def _split(files: list[tuple[str, int]], seed: int) -> tuple[list, list]:

@@ -1,5 +1,6 @@
 """The V2 protocol: addresses, numbers in both forms, and what is told of wrong requests."""
 
+import io
 import json
 import re
 import struct
@@ -8,9 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from plait.tools.serve import protocol
 from plait.tools.serve.protocol import Tensor
-from serving import Running, asking, infer, request
+from serving import Running, Twice, asking, infer, request
 
 
 def test_health_and_metadata(running):
@@ -107,6 +109,47 @@ def test_classes_of_an_output(running):
         texts.append(memory[4 : 4 + n].decode())
         memory = memory[4 + n :]
     assert texts == found["data"]
+
+
+class Sides(Twice):
+    """How bright the left and the right half of pictures are."""
+
+    inputs = [Tensor("data", "UINT8", (-1, 4, 6, 3), (), 4)]
+    outputs = [Tensor("side", None, None, ("left", "right"))]
+
+    def run(self, arrays):
+        halves = [arrays[0][:, :, part].mean((1, 2, 3)) for part in (slice(3), slice(3, 6))]
+        return [np.stack(halves, axis=1).astype(np.float32)]
+
+
+def encoded(left, right, kind, size=(60, 40)):
+    picture = Image.new("L", size, left)
+    picture.paste(right, (size[0] // 2, 0, *size))
+    picture.save(file := io.BytesIO(), kind)
+    return file.getvalue()
+
+
+def test_an_encoded_picture_gets_its_classes(folder, running, monkeypatch):
+    def ask(app, body, kind="image/jpeg"):
+        return infer(app, body, headers={"Content-Type": kind})
+
+    with Running(folder, Sides) as pictures:
+        for kind, high, low, best in (("PNG", 200, 10, "left"), ("JPEG", 10, 200, "right")):
+            answer = pictures(ask(pictures.app, encoded(high, low, kind), f"image/{kind.lower()}"))
+            (found,) = answer.json["outputs"]
+            assert (found["datatype"], found["shape"]) == ("BYTES", [1, 2])
+            assert found["data"][0].endswith(best) and float(found["data"][0].split(":")[0]) > 190
+        for body, status, text in (
+            (b"no picture", 422, "no known format"),
+            (encoded(1, 2, "JPEG")[:-20], 422, "damaged"),
+        ):
+            answer = pictures(ask(pictures.app, body))
+            assert answer.status == status and text in answer.error
+        monkeypatch.setattr(protocol, "MOST_PIXELS", 2399)
+        answer = pictures(ask(pictures.app, encoded(1, 2, "PNG")))
+        assert answer.status == 413 and "40 x 60 pixels, the server takes 2399" in answer.error
+    answer = running(ask(running.app, encoded(1, 2, "PNG")))
+    assert answer.status == 415 and "takes no encoded pictures" in answer.error
 
 
 TENSOR = asking([1, 2, 3])["inputs"][0]
