@@ -109,3 +109,16 @@ def test_other_folders_are_refused(model, tmp_path, capsys):
     assert "model.json" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     assert main(["predict", str(tmp_path / "side"), str(tmp_path / "empty")]) == 1
+
+
+def test_a_model_folder_is_compiled(model, tmp_path, capsys):
+    out = tmp_path / "c"
+    assert main(["compile", str(model), "-o", str(out)]) == 0
+    header = (out / "net.h").read_text()
+    assert "net_run(plait_net *net, const uint8_t *data, float *probabilities)" in header
+    assert "/* input data: uint8 (1, 4, 6, 3) */" in header
+    assert main(["compile", str(model), "--shape", "data=5,4,6,3", "-o", str(out)]) == 0
+    assert "/* input data: uint8 (5, 4, 6, 3) */" in (out / "net.h").read_text()
+    capsys.readouterr()
+    assert main(["compile", str(tmp_path), "-o", str(out)]) == 1
+    assert "give a folder that `plait train` wrote" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...engine import cpu, ffi, lib, wait
-from ...engine.error import MXNetError
+from ...engine.error import DynamicShape, MXNetError
 from ...gluon.frozen import typed_trace
 from ...gluon.trace import Trace
 from ...graph.frozen import Prepared
@@ -88,7 +88,11 @@ def lower(
     types = list(inputs.values())
     with device:
         args = [zeros(t.shape, dtype=t.dtype) for t in types]
-        trace = Trace(block, args, False)
+        try:
+            trace = Trace(block, args, False)
+        except DynamicShape as error:
+            rule = f"compile: {name} has shapes that depend on values: {error}"
+            raise CompileError(rule) from None
         trace.finish_parameters()
         trace.compile(name)
         typed = typed_trace(trace, [spec(t.shape, t.dtype, device) for t in types], device)
