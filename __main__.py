@@ -33,8 +33,8 @@ def main(argv: list[str] | None = None) -> int:
     for word, (_, what) in TOOLS.items():
         words.add_parser(word, help=what, add_help=False)
     args, rest = top.parse_known_args(sys.argv[1:] if argv is None else argv)
-    tool = importlib.import_module(f".tools.{TOOLS[args.command][0]}", __package__)
     try:
+        tool = importlib.import_module(f".tools.{TOOLS[args.command][0]}", __package__)
         return tool.main(rest)
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -281,13 +281,15 @@ def test_a_bar_on_terminals_and_nothing_elsewhere(monkeypatch):
 
 
 def test_ctrl_c_asks_once_and_then_interrupts():
-    before = signal.getsignal(signal.SIGINT)
-    with StopRequest() as stop:
-        signal.raise_signal(signal.SIGINT)
-        assert stop.asked
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is before
+    numbers = signal.SIGINT, signal.SIGTERM
+    before = [signal.getsignal(n) for n in numbers]
+    for first in numbers:
+        with StopRequest() as stop:
+            signal.raise_signal(first)
+            assert stop.asked
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        assert [signal.getsignal(n) for n in numbers] == before
     with StopRequest(alone=False) as stop, pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
     assert not stop.asked

@@ -277,8 +277,8 @@ def option(name: str, value: Any) -> str:
 
 
 def train_all(run: Run) -> None:
-    """The epochs that are left; writes the checkpoint after each, and when Ctrl-C asks to stop.
-    Raises Stopped then."""
+    """The epochs that are left; writes the checkpoint after each, and when Ctrl-C or SIGTERM asks
+    to stop. Raises Stopped then."""
     args, checkpoint, n_ranks = run.args, run.checkpoint, dist.size()
     history, every = checkpoint.history, args.checkpoint_every
     loss_of = SoftmaxCrossEntropyLoss()
@@ -290,16 +290,15 @@ def train_all(run: Run) -> None:
             checkpoint.save()
         return stop.asked
 
-    for epoch in range(len(history) + 1, args.epochs + 1):
-        start, before = time.perf_counter(), run.train_loader.given * args.batch_size
-        label = f"epoch {epoch}/{args.epochs}"
-        with stop:
+    with stop:
+        for epoch in range(len(history) + 1, args.epochs + 1):
+            start, before = time.perf_counter(), run.train_loader.given * args.batch_size
             means = train_epoch(
                 run.net,
                 run.train_loader,
                 run.trainer,
                 loss_of,
-                label,
+                f"epoch {epoch}/{args.epochs}",
                 run.loss,
                 run.accuracy,
                 after_batch,
@@ -311,15 +310,15 @@ def train_all(run: Run) -> None:
             row = {"epoch": epoch, "loss": means[0], "train": means[1], "valid": valid}
             history.append({**row, "seconds": seconds})
             checkpoint.save()
-        rate = (len(run.pictures.train) - before) / seconds
-        run.say(
-            f"epoch {epoch:{len(str(args.epochs))}d}/{args.epochs}  loss {means[0]:.4f}  "
-            f"train {means[1]:.2%}  validation {valid:.2%}  {rate:,.0f} pictures/s  "
-            f"{seconds:.1f} s",
-            flush=True,
-        )
-        if stop.asked and epoch < args.epochs:
-            raise stopped(run)
+            rate = (len(run.pictures.train) - before) / seconds
+            run.say(
+                f"epoch {epoch:{len(str(args.epochs))}d}/{args.epochs}  loss {means[0]:.4f}  "
+                f"train {means[1]:.2%}  validation {valid:.2%}  {rate:,.0f} pictures/s  "
+                f"{seconds:.1f} s",
+                flush=True,
+            )
+            if stop.asked and epoch < args.epochs:
+                raise stopped(run)
 
 
 def stopped(run: Run) -> Stopped:
