@@ -120,12 +120,12 @@ def read_picture(body: bytes, inputs: Sequence[Tensor], outputs: Sequence[Tensor
         raise Refused(
             415, "the model takes no encoded pictures\n  fix: send numbers, as application/json"
         )
-    height, width = codec.size(body) or (0, 0)
-    if height * width > MOST_PIXELS:
-        raise Refused(
-            413, f"a picture of {height} x {width} pixels, the server takes {MOST_PIXELS}"
-        )
     try:
+        height, width = codec.size(body) or (0, 0)
+        if height * width > MOST_PIXELS:
+            raise Refused(
+                413, f"a picture of {height} x {width} pixels, the server takes {MOST_PIXELS}"
+            )
         found = codec.decode(body, color=int(picture.shape[-1] == 3), strict=True)
     except MXNetError as error:
         raise Refused(422, str(error)) from None

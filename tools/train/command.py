@@ -86,7 +86,7 @@ def run(argv: list[str] | None = None) -> list[dict]:
     argv = sys.argv[1:] if argv is None else argv
     args = parse(argv)
     # what is wrong is told before all pictures are read
-    models.build(args.model, image_size=1)
+    models.check(args.model)
     optimizer.create(args.optimizer)
     args.out.mkdir(parents=True, exist_ok=True)
     made = make(args, argv)
