@@ -232,13 +232,22 @@ def test_numbers_are_those_of_the_network(tmp_path):
         assert re.search(rf"scalars\[\] = {{{number}, {number}}};", text)
 
 
-def test_a_network_of_one_pointwise_operator_is_built(tmp_path):
-    net = nn.Activation("relu")
-    x = np.array([[-1.5, 2.5]], "float32")
-    check.build(net, {"x": x}, tmp_path, "net", arguments=["CFLAGS=-O0"])
-    program = check.link(tmp_path, "net")
-    (y,) = check.run([program, "1"], {"x": x}, [x])
-    assert y.tolist() == [[0, 2.5]]
+SMALL = {
+    "pointwise": lambda F, a, b: F.relu(a - b),
+    "a kernel on one thread": lambda F, a, b: F._internal._among(a, b),
+    "nothing": lambda F, a, b: F.identity(a),
+}
+
+
+@pytest.mark.parametrize("f", SMALL.values(), ids=SMALL)
+def test_headers_of_small_networks_are_there(f, tmp_path):
+    net = nn.HybridLambda(f)
+    net.initialize()
+    compile_block(net, tmp_path, {"a": Type((2, 3), "int32"), "b": Type((2, 3), "int32")})
+    folders = [tmp_path, tmp_path / "source", tmp_path / "source/kernels/cpu"]
+    for path in tmp_path.rglob("*.[ch]"):
+        for name in re.findall(r'^#include "(.*)"', path.read_text(), re.MULTILINE):
+            assert any((folder / name).is_file() for folder in (path.parent, *folders)), name
 
 
 def test_another_target_compiles_everything_again(module_files):

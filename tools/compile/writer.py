@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ...engine import files
 from ...kernels.cpu.generate import ISAS
+from . import sources
 from .lower import ARENA, WEIGHTS, Array, Network
 from .sources import ROOT, declares, needed
 from .values import Loops, Values, number
@@ -32,9 +33,8 @@ def write(network: Network, folder: Path, isa: str, features: int = 0) -> list[P
     main = _network(network, isa, loops)
     made = loops.files()
     called = {s.function for s in network.steps} | _called(made.values())
-    included = "kernels/cpu/gemm.h", "kernels/cpu/isa.h", "engine/core/scratch.h"  # by the runtime
-    headers = [ROOT / name for name in included]
-    found = needed(sorted(called), [*headers, *_includes([main, *made.values()])])
+    isa_c = _ISA.format(level=_level(isa), features=features)
+    found = needed(sorted(called), [*_of_runtime(), *_includes([main, isa_c, *made.values()])])
     flags = ISAS.get(isa, "").split(",")
     texts = {
         "Makefile": _makefile(network, found.sources, list(made)),
@@ -43,7 +43,7 @@ def write(network: Network, folder: Path, isa: str, features: int = 0) -> list[P
         f"{network.name}.h": _header(network),
         "source/network.c": main,
         **{f"source/{file}": text for file, text in made.items()},
-        "source/isa.c": _ISA.format(level=_level(isa), features=features),
+        "source/isa.c": isa_c,
         "source/weights.S": _WEIGHTS.format(name=network.name),
     }
     for path in (*found.sources, *found.headers):
@@ -80,6 +80,12 @@ _KEYWORDS = frozenset(
 def _called(texts) -> set[str]:
     """Kernels' functions that generated loops name."""
     return set(re.findall(r"\bplk_draw_(?:gamma|poisson|normal|exponential)\b", " ".join(texts)))
+
+
+def _of_runtime() -> list[Path]:
+    """The headers of plait that the runtime includes."""
+    found = {header for path in RUNTIME.glob("*.c") for header in sources.text(path).includes}
+    return sorted(header for header in found if header.parent != RUNTIME)
 
 
 def _includes(texts: Sequence[str]) -> list[Path]:
