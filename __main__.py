@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 
 from .engine.error import MXNetError
@@ -25,19 +26,25 @@ TOOLS = {  # word: (module of tools/, what it does)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one tool. Returns the exit status: 0, or 1 with one message where a file or a value is
-    wrong."""
+    """Runs one tool. Returns the exit status: 0, 1 with one message where a file or a value is
+    wrong, or 130 after Ctrl-C."""
     top = argparse.ArgumentParser(prog="python -m plait", description=__doc__)
     words = top.add_subparsers(dest="command", required=True)
     for word, (_, what) in TOOLS.items():
         words.add_parser(word, help=what, add_help=False)
     args, rest = top.parse_known_args(sys.argv[1:] if argv is None else argv)
-    tool = importlib.import_module(f".tools.{TOOLS[args.command][0]}", __package__)
     try:
+        tool = importlib.import_module(f".tools.{TOOLS[args.command][0]}", __package__)
         return tool.main(rest)
+    except BrokenPipeError:  # the reader of our output has left, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (MXNetError, OSError, ValueError) as error:
         print(f"plait {args.command}: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(f"\nplait {args.command}: interrupted", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@ else by Pillow."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import os
@@ -59,7 +60,11 @@ def decode(
     pillow = _pillow()
     try:
         image = pillow.open(io.BytesIO(data))
-        grey = color == 0 or (color < 0 and image.mode in ("1", "L", "I;16"))
+        if image.mode.startswith("I"):  # of 16 bits the upper 8, as OpenCV; `convert` clips at 255
+            image = pillow.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+        elif image.mode == "P" and "transparency" in image.info:
+            image = image.convert("RGBA")  # else Pillow warns
+        grey = color == 0 or (color < 0 and image.mode in ("1", "L"))
         return np.asarray(image.convert("L" if grey else "RGB"))
     except (OSError, SyntaxError, ValueError, MemoryError, pillow.DecompressionBombError) as error:
         why = "no known format" if isinstance(error, pillow.UnidentifiedImageError) else error
@@ -106,6 +111,15 @@ def jpeg_size(data: Any) -> tuple[int, int] | None:
         return _simplejpeg().decode_jpeg_header(data)[:2]
     except ValueError:
         return None
+
+
+def size(data: Any) -> tuple[int, int] | None:
+    """(height, width) of an image, from its header; None for bytes that cannot be decoded."""
+    found, pillow = jpeg_size(data), _pillow()
+    if found is None:
+        with contextlib.suppress(OSError, SyntaxError, ValueError, pillow.DecompressionBombError):
+            found = pillow.open(io.BytesIO(data)).size[::-1]
+    return found
 
 
 def read(

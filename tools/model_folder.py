@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -77,34 +77,86 @@ def write(
     files.write(str(folder / DESCRIPTION), text.encode())
 
 
-class Model:
-    """The network in a model folder. Raises FileError for a folder without one, MXNetError for a
-    description that it does not understand.
+class Array(NamedTuple):
+    """An input or output. shape: -1 where a size varies. classes: names of the entries along the
+    last axis. resize: of a picture (N, H, W, C), pixels of its shorter edge before the centre is
+    cut out; 0 for what is no picture."""
 
-    net: the block. description: what model.json says. classes: their names. shape: (H, W, C) of a
-    picture.
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    classes: tuple[str, ...] = ()
+    resize: int = 0
+
+
+class Description(NamedTuple):
+    """What model.json says. graph: the files of graph and parameters, where it names them."""
+
+    inputs: list[Array]
+    outputs: list[Array]
+    graph: tuple[Path, Path] | None = None
+
+
+def describe(folder: str | PathLike[str]) -> Description:
+    """Reads model.json. Raises FileError where there is none, MXNetError where it is wrong."""
+    path = Path(folder) / DESCRIPTION
+    text = files.read(str(path), "a model folder", "give a folder that `plait train` wrote")
+    said = parse_json(text, f"{path}: it")
+    try:
+        if said["format"] != FORMAT:
+            raise ValueError(f"its format is {said['format']!r}, not {FORMAT!r}")
+        inputs, outputs = ([_array(entry) for entry in said[k]] for k in ("inputs", "outputs"))
+        graph = None
+        if "symbol" in said and "params" in said:
+            graph = path.parent / said["symbol"], path.parent / said["params"]
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        why = f"it has no {error}" if isinstance(error, KeyError) else error
+        raise _unusable(path, why) from None
+    return Description(inputs, outputs, graph)
+
+
+def _array(entry: dict[str, Any]) -> Array:
+    shape = tuple(-1 if n is None else int(n) for n in entry["shape"])
+    classes = tuple(map(str, entry.get("classes", ())))
+    if any(n == 0 or n < -1 for n in shape):
+        raise ValueError(f"a size is null, where it varies, or positive, got {entry['shape']}")
+    if classes and shape[-1] not in (-1, len(classes)):
+        raise ValueError(f"{len(classes)} classes for the shape {entry['shape']}")
+    resize = int(entry["resize"]) if entry.get("layout") == "NHWC" else 0
+    if resize and not (entry["dtype"] == "uint8" and len(shape) == 4 and min(shape[1:]) > 0):
+        raise ValueError("pictures are uint8 of shape [null, height, width, channels]")
+    return Array(str(entry["name"]), str(entry["dtype"]), shape, classes, resize)
+
+
+def _unusable(path: Path, why: object) -> MXNetError:
+    return MXNetError(compose(f"a model folder: {DESCRIPTION} cannot be used: {why}", str(path)))
+
+
+def fit(picture: np.ndarray, shape: Sequence[int], resize: int) -> np.ndarray:
+    """A picture uint8 (H, W[, C]) of any size as uint8 of a shape (H, W, C): its shorter edge is
+    resized to so many pixels, and the centre is cut out."""
+    x = from_memory(np.ascontiguousarray(picture.reshape(*picture.shape[:2], -1)))
+    if min(x.shape[:2]) != resize:
+        x = Resize(resize, keep_ratio=True)(x)
+    return CenterCrop((shape[1], shape[0]))(x).asnumpy()
+
+
+class Model:
+    """The classifier in a model folder. Raises FileError for a folder without one, MXNetError for
+    a description that it does not understand.
+
+    net: the block. classes: their names. shape: (H, W, C) of a picture.
     """
 
     def __init__(self, folder: str | PathLike[str]):
-        path = Path(folder) / DESCRIPTION
-        text = files.read(str(path), "a model folder", "give a folder that `plait train` wrote")
-        self.description = parse_json(text, f"{path}: it")
-        try:
-            if self.description["format"] != FORMAT:
-                raise ValueError(f"its format is {self.description['format']!r}, not {FORMAT!r}")
-            (picture,), (output,) = self.description["inputs"], self.description["outputs"]
-            _, height, width, channels = picture["shape"]
-            if picture["layout"] != "NHWC" or picture["dtype"] != "uint8":
-                raise ValueError("its input is no picture: uint8 with layout NHWC")
-            self.shape = (int(height), int(width), int(channels))
-            self.resize, self.classes = int(picture["resize"]), list(output["classes"])
-            parts = [Path(folder) / self.description[k] for k in ("symbol", "params")]
-        except (KeyError, TypeError, ValueError) as error:
-            why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-            raise MXNetError(
-                compose(f"a model folder: model.json cannot be used: {why}", str(path))
-            ) from None
-        self.net = SymbolBlock.imports(str(parts[0]), [picture["name"]], str(parts[1]))
+        inputs, outputs, graph = describe(folder)
+        classes = outputs[0].classes if outputs else ()
+        if graph is None or [bool(i.resize) for i in inputs] != [True] or not classes:
+            raise _unusable(Path(folder) / DESCRIPTION, "it describes no classifier of pictures")
+        (picture,) = inputs
+        self.shape, self.resize = picture.shape[1:], picture.resize
+        self.classes = list(classes)
+        self.net = SymbolBlock.imports(str(graph[0]), [picture.name], str(graph[1]))
         self.net.hybridize(static_alloc=True, static_shape=True)
 
     def read(self, path: str | PathLike[str]) -> np.ndarray:
@@ -114,11 +166,7 @@ class Model:
 
     def fit(self, picture: np.ndarray) -> np.ndarray:
         """A picture uint8 (H, W[, C]) of any size, resized and cut to the network's."""
-        x = from_memory(np.ascontiguousarray(picture.reshape(*picture.shape[:2], -1)))
-        height, width, _ = self.shape
-        if min(x.shape[:2]) != self.resize:
-            x = Resize(self.resize, keep_ratio=True)(x)
-        return CenterCrop((width, height))(x).asnumpy()
+        return fit(picture, self.shape, self.resize)
 
     def predict(self, pictures: np.ndarray) -> np.ndarray:
         """Pictures uint8 (N, H, W, C) -> probabilities float32 (N, classes)."""

@@ -23,6 +23,7 @@ from ..kernels.traits import Front, LossLayer, kind_text
 from ..ndarray import functions as nd_functions
 from . import docstring
 from .signature import call
+from .source import parsed
 
 FOLDER = Path(ops.__file__).resolve().parent  # of the records
 ROOT = FOLDER.parent.parent
@@ -184,7 +185,7 @@ class Writer:
         """Operator -> the file of the record and its line, where a call has the name first."""
         found: dict[str, tuple[Path, int]] = {}
         for path in sorted(FOLDER.rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in ast.walk(parsed(path)):
                 call = node.value if isinstance(node, ast.Expr) else None
                 if isinstance(call, ast.Call) and call.args:
                     name = getattr(call.args[0], "value", None)
@@ -289,7 +290,7 @@ def signature(op: Operator, name: str) -> str:
 
 def family(path: Path) -> str:
     """What a file of records says it holds."""
-    told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or path.stem
+    told = ast.get_docstring(parsed(path)) or path.stem
     return " ".join(re.split(r"(?<=\.)\s|:\s|;\s", told)[0].split()).rstrip(".").replace("`", "")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..engine.error import InvalidValue, MXNetError, compose
 from ..gluon.data.vision import ImageFolderDataset
+from .arguments import number
 from .model_folder import Model
 
 BATCH = 64
@@ -23,7 +24,9 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("model", type=Path, help="a model folder, such as out/convnet-digits")
     p.add_argument("pictures", nargs="+", type=Path, help="files, or folders of them")
-    p.add_argument("--top", type=int, default=1, metavar="N", help="classes to print; default: 1")
+    p.add_argument(
+        "--top", type=number(int, 1), default=1, metavar="N", help="classes to print; default: 1"
+    )
     return p
 
 
@@ -67,7 +70,7 @@ def main(argv: list[str]) -> int:
             print(f"{path!s:{width}}  cannot be read: {found}")
             failed += 1
             continue
-        best = np.argsort(-found, kind="stable")[: max(1, args.top)]
+        best = np.argsort(-found, kind="stable")[: args.top]
         print(
             f"{path!s:{width}}  " + ", ".join(f"{model.classes[i]} {found[i]:.1%}" for i in best),
             flush=True,

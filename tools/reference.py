@@ -18,6 +18,7 @@ from .. import MODULES, NAMES
 from ..kernels.record import REGISTRY
 from . import docstring, onnx_reference, operator_reference
 from .signature import call, parameters, shown
+from .source import place
 
 ROOT = __package__.partition(".")[0]
 FOLDER = Path(__file__).resolve().parent.parent
@@ -134,10 +135,9 @@ def table(value: Any, told: dict[str, str]) -> str:
 def source(value: Any, folder: Path) -> str:
     """A link to the line that defines it; "" for what is made at run time."""
     try:
-        file = inspect.getsourcefile(inspect.unwrap(value))
-        line = inspect.getsourcelines(inspect.unwrap(value))[1]
-        path = Path(file or "").resolve().relative_to(FOLDER)
-    except (OSError, TypeError, ValueError):
+        path, line = place(value)
+        path = path.relative_to(FOLDER)
+    except (LookupError, OSError, TypeError, ValueError):
         return ""
     to = os.path.relpath(FOLDER / path, folder.resolve())
     return f"[{path.as_posix()}:{line}]({Path(to).as_posix()}#L{line})"

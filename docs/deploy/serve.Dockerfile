@@ -20,7 +20,7 @@ RUN apt-get update \
     && useradd --create-home --uid 1000 plait \
     && mkdir -p /models
 COPY --from=build /wheels /wheels
-RUN pip install --no-cache-dir "$(ls /wheels/plait-*.whl)[serve,onnx]" \
+RUN pip install --no-cache-dir "$(ls /wheels/plait-*.whl)[serve,onnx,images]" \
     && python -c "import plait; print('plait', plait.__version__)" \
     && rm -rf /wheels
 USER 1000

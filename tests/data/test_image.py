@@ -1,5 +1,6 @@
 """mx.image against results of MXNet 1.9.1 (fixtures/image.npz), and its errors."""
 
+import io
 import json
 import random
 from pathlib import Path
@@ -120,6 +121,22 @@ def test_imread_and_out(tmp_path, jpeg):
 def test_damaged_jpeg_warns_and_gives_what_there_is(jpeg):
     with pytest.warns(UserWarning, match="damaged JPEG"):
         assert mx.image.imdecode(jpeg[: len(jpeg) * 2 // 3]).shape == (48, 64, 3)
+
+
+def test_pictures_of_16_bits_and_with_clear_colours():
+    """MXNet 1.9.1 gives the upper 8 bits, and takes no notice of what is transparent."""
+    image = pytest.importorskip("PIL.Image")
+
+    def decoded(picture, **options):
+        picture.save(file := io.BytesIO(), "PNG", **options)
+        return mx.image.imdecode(file.getvalue()).asnumpy()
+
+    values = np.array([[0, 128, 255, 256, 511, 0x7FFF, 0xFFFF]], np.uint16)
+    made = decoded(image.fromarray(values))
+    assert made.shape == (1, 7, 3) and made[0, :, 0].tolist() == [0, 0, 0, 1, 1, 0x7F, 0xFF]
+    palette = image.new("P", (2, 1), 1)
+    palette.putpalette([0, 0, 0, 10, 20, 30])
+    assert decoded(palette, transparency=bytes([255, 0])).tolist() == [[[10, 20, 30]] * 2]
 
 
 def test_dumps():

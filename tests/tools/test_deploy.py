@@ -184,7 +184,7 @@ def test_instructions_of_the_servers_image(monkeypatch):
     assert checked_words(json.loads(last["CMD"]), monkeypatch)[:2] == ("0.0.0.0", 8080)
     assert (last["USER"], last["EXPOSE"]) == ("1000", "8080")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert {"serve", "onnx"} <= set(project["optional-dependencies"])
+    assert {"serve", "onnx", "images"} <= set(project["optional-dependencies"])
     asks = json.loads(last["HEALTHCHECK"].split("CMD ")[1])
     compile(asks[2], "HEALTHCHECK", "exec")
     ignored = [
@@ -218,7 +218,7 @@ def test_scripts_of_the_image_run(tmp_path, name):
             assert done.returncode == 0, done.stderr
     said = log.read_text()
     assert "pip wheel --no-cache-dir --no-deps --wheel-dir" in said
-    extras = {"Dockerfile": "mpi", "serve.Dockerfile": "serve,onnx"}[name]
+    extras = {"Dockerfile": "mpi", "serve.Dockerfile": "serve,onnx,images"}[name]
     assert f"plait-1-cp311-abi3-linux_x86_64.whl[{extras}]" in said
     assert not (root / "wheels").exists()
     if name == "serve.Dockerfile":

@@ -84,8 +84,12 @@ def test_a_picture_that_cannot_be_read_does_not_stop_the_others(model, tmp_path,
     [
         (lambda d: d.update(format="plait model 2"), "its format is 'plait model 2'"),
         (lambda d: d.pop("outputs"), "it has no 'outputs'"),
-        (lambda d: d["inputs"][0].update(dtype="float32"), "its input is no picture"),
-        (lambda d: d["inputs"][0].update(shape=[None, 3]), "cannot be used"),
+        (lambda d: d["inputs"][0].update(dtype="float32"), "pictures are uint8 of shape"),
+        (lambda d: d["inputs"][0].update(shape=[None, 3]), "pictures are uint8 of shape"),
+        (lambda d: d["inputs"][0].update(shape=[None, 4, 0, 3]), "a size is null, where it"),
+        (lambda d: d["inputs"][0].pop("layout"), "describes no classifier of pictures"),
+        (lambda d: d.update(inputs=[]), "describes no classifier of pictures"),
+        (lambda d: d["outputs"][0].update(classes=["a"]), "1 classes for the shape [None, 2]"),
     ],
 )
 def test_descriptions_that_cannot_be_used(model, change, rule, capsys):
@@ -105,3 +109,16 @@ def test_other_folders_are_refused(model, tmp_path, capsys):
     assert "model.json" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     assert main(["predict", str(tmp_path / "side"), str(tmp_path / "empty")]) == 1
+
+
+def test_a_model_folder_is_compiled(model, tmp_path, capsys):
+    out = tmp_path / "c"
+    assert main(["compile", str(model), "-o", str(out)]) == 0
+    header = (out / "net.h").read_text()
+    assert "net_run(plait_net *net, const uint8_t *data, float *probabilities)" in header
+    assert "/* input data: uint8 (1, 4, 6, 3) */" in header
+    assert main(["compile", str(model), "--shape", "data=5,4,6,3", "-o", str(out)]) == 0
+    assert "/* input data: uint8 (5, 4, 6, 3) */" in (out / "net.h").read_text()
+    capsys.readouterr()
+    assert main(["compile", str(tmp_path), "-o", str(out)]) == 1
+    assert "give a folder that `plait train` wrote" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import numpy as np
 import plait as mx
 import pytest
 from PIL import Image
+from plait import __main__ as cli
 from plait import gluon, nd
 from plait.gluon.data import ArrayDataset, DataLoader
 from plait.tools import model_folder, train
@@ -159,6 +161,7 @@ def test_files_that_cannot_be_read_are_left_out_and_named(tmp_path):
     assert len(pictures.train) + len(pictures.valid) == 10
     names = sorted(os.path.basename(line.split(": ")[0]) for line in pictures.skipped)
     assert names == ["0.png", "1.jpg", "fake.jpeg"]
+    assert pictures.others == "1 .txt"
 
 
 def test_folders_from_which_nothing_can_be_learned(tmp_path):
@@ -192,7 +195,8 @@ def test_pictures_get_one_size(augment, shape):
 def test_defaults_depend_on_the_data(tmp_path, monkeypatch):
     args = parse(["--data", "digits"])
     assert (args.augment, args.epochs, args.lr) == ("none", 15, 2e-3)
-    args = parse(["--data", str(tmp_path), "--weights", "w.params"])
+    (tmp_path / "w.params").touch()
+    args = parse(["--data", str(tmp_path), "--weights", str(tmp_path / "w.params")])
     assert (args.augment, args.lr) == ("photo", 5e-4)
     for installed, name in ((True, "fashion-mnist"), (False, "digits")):
         monkeypatch.setattr(train.arguments, "is_installed", lambda _, found=installed: found)
@@ -277,16 +281,63 @@ def test_a_bar_on_terminals_and_nothing_elsewhere(monkeypatch):
 
 
 def test_ctrl_c_asks_once_and_then_interrupts():
-    before = signal.getsignal(signal.SIGINT)
-    with StopRequest() as stop:
-        signal.raise_signal(signal.SIGINT)
-        assert stop.asked
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is before
+    numbers = signal.SIGINT, signal.SIGTERM
+    before = [signal.getsignal(n) for n in numbers]
+    for first in numbers:
+        with StopRequest() as stop:
+            signal.raise_signal(first)
+            assert stop.asked
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        assert [signal.getsignal(n) for n in numbers] == before
     with StopRequest(alone=False) as stop, pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
     assert not stop.asked
+
+
+def test_a_run_is_not_resumed_with_others_and_not_overwritten(tmp_path, capsys):
+    write_pictures(tmp_path / "p", {"x": 9, "y": 6}, size=(12, 12))
+    options = f"--model mlp --size 8 --epochs 9 --workers 0 --no-report --out {tmp_path}".split()
+    data = ["--data", str(tmp_path / "p")]
+    save = mx.checkpoint.Checkpoint.save
+    with pytest.MonkeyPatch.context() as patched:
+
+        def interrupted(checkpoint):
+            save(checkpoint)
+            signal.raise_signal(signal.SIGINT)
+
+        patched.setattr(mx.checkpoint.Checkpoint, "save", interrupted)
+        assert cli.main(["train", *data, *options]) == 130
+    assert cli.main(["train", *data, *options, "--resume", "--no-hybridize", "--lr", "0.1"]) == 1
+    said = capsys.readouterr().err
+    assert "was written by a run with --lr 0.002, --hybridize\n" in said
+    (tmp_path / "p/x/9.png").write_bytes((tmp_path / "p/x/8.png").read_bytes())
+    assert cli.main(["train", *data, *options, "--resume"]) == 1
+    assert "a run with other pictures in --data" in capsys.readouterr().err
+    (tmp_path / "p/x/9.png").unlink()
+    (tmp_path / "q").mkdir()
+    (tmp_path / "p").rename(tmp_path / "q/p")  # it does not matter where they are
+    data = ["--data", str(tmp_path / "q/p")]
+    kept = (tmp_path / "mlp-p.ckpt").read_bytes()
+    assert cli.main(["train", *data, *options]) == 0
+    assert f"mlp-p.ckpt, of an unfinished run, is now {tmp_path}/mlp-p.ckpt.old" in (
+        capsys.readouterr().out
+    )
+    assert (tmp_path / "mlp-p.ckpt.old").read_bytes() == kept
+    assert len(json.loads((tmp_path / "mlp-p-history.json").read_text())) == 9
+    (tmp_path / "mlp-p.ckpt.old").replace(tmp_path / "mlp-p.ckpt")
+    assert cli.main(["train", *data, *options, "--resume"]) == 0
+    assert "is now" not in capsys.readouterr().out
+
+
+def test_wrong_names_are_told_before_pictures_are_read(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(folder, "load", lambda *_: pytest.fail("it reads pictures"))
+    (tmp_path / "file").touch()
+    options = ["train", "--data", str(tmp_path), "--out", str(tmp_path / "out")]
+    for option, value in (("--model", "lennet"), ("--optimizer", "adan"), ("--out", "file")):
+        value = str(tmp_path / "file") if option == "--out" else value
+        assert cli.main([*options, option, value]) == 1
+        assert value in capsys.readouterr().err
 
 
 def test_ctrl_c_saves_and_a_resumed_run_ends_as_one_that_was_not_stopped(tmp_path, capsys):
@@ -316,31 +367,29 @@ def test_ctrl_c_saves_and_a_resumed_run_ends_as_one_that_was_not_stopped(tmp_pat
 # ---- whole runs ----------------------------------------------------------------------------------
 
 
-def test_a_folder_of_pictures_trains_end_to_end(tmp_path):
+def test_a_folder_of_pictures_trains_end_to_end(tmp_path, monkeypatch, capsys):
     write_pictures(tmp_path / "colours", {"red": 20, "green": 20})
     (tmp_path / "colours/red/broken.jpg").write_bytes(b"\xff\xd8\xff no")
-    command = [sys.executable, "-W", "error", "-m", "plait"]
+    (tmp_path / "colours/red/a.webp").touch()
+    half = Image.new("P", (9, 9))  # of whose transparency Pillow would warn
+    half.save(tmp_path / "colours/red/clear.png", transparency=bytes([0, 100]))
     options = "--data colours --size 12 --epochs 6 --batch-size 8 --workers 1 --no-report"
-    done = subprocess.run(
-        [*command, "train", *options.split()], cwd=tmp_path, capture_output=True, text=True
-    )
+    command = [sys.executable, "-W", "error", "-m", "plait", "train", *options.split()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "skipped 1 file that cannot be read:" and "broken.jpg" in lines[1]
-    assert lines[2].startswith("convnet on colours: 33 training and 7 validation pictures 12x12x3")
+    assert lines[2] == "left out what does not end in .jpg, .jpeg, .png: 1 .webp"
+    assert lines[3].startswith("convnet on colours: 33 training and 8 validation pictures 12x12x3")
     assert sum(line.startswith("epoch ") for line in lines) == 6 and "\r" not in done.stdout
-    assert "pictures/s" in lines[3] and done.stderr == ""
+    assert "pictures/s" in lines[4] and done.stderr == ""
     history = json.loads((tmp_path / "out/convnet-colours-history.json").read_text())
-    assert history[-1]["valid"] == 1.0
-    done = subprocess.run(
-        [*command, "predict", "out/convnet-colours", "colours"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1  # one file cannot be read
-    assert done.stdout.splitlines()[-1] == "40 of 40 are right: 100.00%"
-    assert "colours/red/broken.jpg" in done.stdout and "cannot be read" in done.stdout
+    assert history[-1]["valid"] > 0.8
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["predict", "out/convnet-colours", "colours"]) == 1  # one cannot be read
+    lines = capsys.readouterr().out.splitlines()
+    assert re.search(r"(39|40|41) of 41 are right", lines[-1])
+    assert any("colours/red/broken.jpg" in ln and "cannot be read" in ln for ln in lines)
 
 
 BAD_TRAINERS = {

@@ -1,11 +1,14 @@
 """report.html and what is in it: the confusion matrix, charts, the comparison of speeds."""
 
+import contextlib
+import io
 import re
 from html.parser import HTMLParser
 
 import numpy as np
 import plait as mx
 import pytest
+from plait import __main__ as cli
 from plait import nd
 from plait.gluon import nn
 from plait.tools import train
@@ -46,18 +49,36 @@ class Checker(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    """The report of a short run with a class name that must be escaped."""
+def folder(tmp_path_factory):
+    """Of a short run with a class name that must be escaped; `said` is what it printed."""
     folder = tmp_path_factory.mktemp("run")
-    with pytest.MonkeyPatch.context() as patched:
+    with pytest.MonkeyPatch.context() as patched, contextlib.redirect_stdout(io.StringIO()) as out:
         patched.setattr(speed, "ROW_SECONDS", 0.02)
         digits = train.named.DATASETS["digits"]
         classes = ("<zero> & co", *digits.classes[1:])
         changed = train.named.Named(digits.make, classes, 1)
         patched.setitem(train.named.DATASETS, "digits", changed)
-        options = "--data digits --model lenet --epochs 1 --batch-size 128 --out"
-        train.run([*options.split(), str(folder)])
+        options = "train --data digits --model mlp --epochs 2 --batch-size 128 --lr 0.003 --out"
+        assert cli.main([*options.split(), str(folder)]) == 0
+    (folder / "said").write_text(out.getvalue())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(folder):
     return (folder / "report.html").read_text()
+
+
+def test_a_run_writes_checkpoint_model_and_report(folder):
+    text = (folder / "said").read_text()
+    assert "mlp on digits: 1437 training and 360 validation pictures 8x8x1, 10 classes" in text
+    assert "epoch 2/2  loss" in text and f"open {folder / 'report.html'} in a browser" in text
+    assert (folder / "mlp-digits.ckpt").exists()
+    model = folder / "mlp-digits"
+    net = mx.gluon.SymbolBlock.imports(
+        str(model / "model-symbol.json"), ["data"], str(model / "model-0000.params")
+    )
+    assert net(nd.zeros((3, 8, 8, 1), dtype="uint8")).shape == (3, 10)
 
 
 def test_the_page_is_well_formed(page):
@@ -144,13 +165,14 @@ def test_pictures_in_a_page_do_not_change_each_other():
     )
 
 
-def test_steps_are_compared_in_turns_and_training_leaves_the_other_network_alone():
+def test_steps_are_compared_in_turns_and_training_leaves_the_other_network_alone(monkeypatch):
+    monkeypatch.setattr(speed, "ROW_SECONDS", 0)
     order = []
 
     def make(hybridize):
         return lambda: order.append(hybridize)
 
-    row = speed.compare("nothing", make, seconds=0)
+    row = speed.compare("nothing", make)
     turns = order[2 * speed.WARM_UP_CALLS + 2 :]
     assert len(row.eager) == len(row.hybridized) == speed.MIN_ROUNDS
     assert turns == [False, True, True, False] * 2 + [False, True]

@@ -28,7 +28,7 @@ from ... import gluon, nd, random
 from ...gluon.model_zoo import get_model
 
 HERE = Path(__file__).parent
-ROW = "{:10}{:>8}  {:14}{:>10}{:>9}{:>9}{:>9}{:>9}{:>8}"
+ROW = "{:10}{:>8}  {:14}{:>10}{:>9}{:>9}{:>11}{:>9}{:>8}"
 QUEUE = 16  # of the servers for overload
 START = 300  # seconds until a server is ready
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...engine import cpu, ffi, lib, wait
-from ...engine.error import MXNetError
+from ...engine.error import DynamicShape, MXNetError
 from ...gluon.frozen import typed_trace
 from ...gluon.trace import Trace
 from ...graph.frozen import Prepared
@@ -70,19 +70,29 @@ class Network(NamedTuple):
 
 
 def lower(
-    block: Any, name: str, inputs: dict[str, Type], optional: Sequence[str], isa: str
+    block: Any,
+    name: str,
+    inputs: dict[str, Type],
+    optional: Sequence[str],
+    outputs: Sequence[str],
+    isa: str,
 ) -> Network:
     """The network of a HybridBlock with parameters, in prediction.
 
     name: of the network. inputs: by name, in the block's order. optional: the last of them, which
-    must not be read and are left out. isa: what it is for. Raises CompileError.
+    must not be read and are left out. outputs: their names; none: those of operators. isa: what
+    it is for. Raises CompileError.
     """
     device, n_given = cpu(), len(inputs)
     left_out = {i for i, n in enumerate(inputs) if n in optional}
     types = list(inputs.values())
     with device:
         args = [zeros(t.shape, dtype=t.dtype) for t in types]
-        trace = Trace(block, args, False)
+        try:
+            trace = Trace(block, args, False)
+        except DynamicShape as error:
+            rule = f"compile: {name} has shapes that depend on values: {error}"
+            raise CompileError(rule) from None
         trace.finish_parameters()
         trace.compile(name)
         typed = typed_trace(trace, [spec(t.shape, t.dtype, device) for t in types], device)
@@ -94,7 +104,7 @@ def lower(
     first = [
         weights.add(_memory(a)) for a in arrays
     ]  # by the number of a given value, after the inputs
-    out_names = _unique([v.node.name for v in typed.outputs])
+    out_names = outputs or _unique([v.node.name for v in typed.outputs])
 
     def slot(row: Any) -> Slot:
         kind, index, offset = (int(x) for x in row)
@@ -208,6 +218,6 @@ def _step(node: Any, plan: Plan, slots: tuple[Slot, ...], isa: str) -> Step:
         struct,
         (params, found.owner),
         slots,
-        scalars_of(plan.op, plan.attrs),
+        scalars_of(node.operation, node.attrs),  # the plan may be that of other numbers
         plan,
     )

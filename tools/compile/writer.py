@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ...engine import files
 from ...kernels.cpu.generate import ISAS
+from . import sources
 from .lower import ARENA, WEIGHTS, Array, Network
 from .sources import ROOT, declares, needed
 from .values import Loops, Values, number
@@ -32,15 +33,17 @@ def write(network: Network, folder: Path, isa: str, features: int = 0) -> list[P
     main = _network(network, isa, loops)
     made = loops.files()
     called = {s.function for s in network.steps} | _called(made.values())
-    headers = [ROOT / "kernels/cpu/gemm.h", ROOT / "engine/core/scratch.h"]
-    found = needed(sorted(called), [*headers, *_includes([main, *made.values()])])
+    isa_c = _ISA.format(level=_level(isa), features=features)
+    found = needed(sorted(called), [*_of_runtime(), *_includes([main, isa_c, *made.values()])])
+    flags = ISAS.get(isa, "").split(",")
     texts = {
-        "Makefile": _makefile(network, isa, found.sources, list(made)),
+        "Makefile": _makefile(network, found.sources, list(made)),
+        "source/flags.mk": _FLAGS.format(target=isa, isa=" ".join(f"-m{f}" for f in flags if f)),
         "plait.h": (RUNTIME / "plait.h").read_text(),
         f"{network.name}.h": _header(network),
         "source/network.c": main,
         **{f"source/{file}": text for file, text in made.items()},
-        "source/isa.c": _ISA.format(level=_level(isa), features=features),
+        "source/isa.c": isa_c,
         "source/weights.S": _WEIGHTS.format(name=network.name),
     }
     for path in (*found.sources, *found.headers):
@@ -77,6 +80,12 @@ _KEYWORDS = frozenset(
 def _called(texts) -> set[str]:
     """Kernels' functions that generated loops name."""
     return set(re.findall(r"\bplk_draw_(?:gamma|poisson|normal|exponential)\b", " ".join(texts)))
+
+
+def _of_runtime() -> list[Path]:
+    """The headers of plait that the runtime includes."""
+    found = {header for path in RUNTIME.glob("*.c") for header in sources.text(path).includes}
+    return sorted(header for header in found if header.parent != RUNTIME)
 
 
 def _includes(texts: Sequence[str]) -> list[Path]:
@@ -291,9 +300,18 @@ net_weights:
 """
 
 
-def _makefile(network: Network, isa: str, sources: Sequence[Path], made: Sequence[str]) -> str:
+# A file of its own, which changes with the target alone: then everything is compiled again.
+_FLAGS = """# How C files for {target} are compiled: as plait's own kernels, for the same results.
+ISA = {isa}
+FLAGS = $(CFLAGS) -std=gnu11 -D_GNU_SOURCE -fPIC -pthread -fvisibility=hidden -MMD -MP \\
+        -ffunction-sections -fdata-sections -I. -Isource -Isource/kernels/cpu
+MATH = -DPLK_ONE_BLOCK -fno-math-errno -fno-trapping-math -fno-thread-jumps -fwrapv \\
+       -include source/runtime/allocate.h $(ISA)
+"""
+
+
+def _makefile(network: Network, sources: Sequence[Path], made: Sequence[str]) -> str:
     name = network.name
-    flags = ISAS.get(isa, "").split(",")
     kernels = [str(p.relative_to(ROOT)) for p in sources]
     runtime = [f"runtime/{p.name}" for p in sorted(RUNTIME.glob("*.c"))]
     objects = lambda names: " ".join(f"source/{n.removesuffix('.c')}.o" for n in names)
@@ -303,12 +321,7 @@ def _makefile(network: Network, isa: str, sources: Sequence[Path], made: Sequenc
 #     cc program.c {name}.o -Wl,--gc-sections -lm -ldl -pthread
 CC ?= cc
 CFLAGS = -O3
-ISA = {" ".join(f"-m{f}" for f in flags if f)}
-FLAGS = $(CFLAGS) -std=gnu11 -D_GNU_SOURCE -fPIC -pthread -fvisibility=hidden \
-        -ffunction-sections -fdata-sections -I. -Isource -Isource/kernels/cpu
-# as plait's own kernels are compiled, so that results are the same bits
-MATH = -DPLK_ONE_BLOCK -fno-math-errno -fno-trapping-math -fno-thread-jumps -fwrapv \
-       -include source/runtime/allocate.h $(ISA)
+include source/flags.mk
 
 KERNELS = {objects(kernels)}
 LOOPS = {objects(made)}
@@ -318,7 +331,7 @@ OBJECTS = $(KERNELS) $(LOOPS) $(RUNTIME) source/weights.o
 all: lib{name}.so {name}.o
 
 lib{name}.so: $(OBJECTS)
-	$(CC) -shared $(CFLAGS) -Wl,-Bsymbolic,--gc-sections -o $@ $(OBJECTS) -lm -ldl -pthread
+	$(CC) -shared $(CFLAGS) -Wl,-Bsymbolic,--gc-sections,-z,defs -o $@ $(OBJECTS) -lm -ldl -pthread
 
 {name}.o: $(OBJECTS)
 	$(CC) -r -nostdlib -o $@ $(OBJECTS)
@@ -335,8 +348,11 @@ $(RUNTIME): %.o: %.c
 source/weights.o: source/weights.S {name}.bin
 	$(CC) -c $< -o $@
 
+$(OBJECTS): source/flags.mk
+-include $(OBJECTS:.o=.d)
+
 clean:
-	rm -f lib{name}.so {name}.o $(OBJECTS)
+	rm -f lib{name}.so {name}.o $(OBJECTS) $(OBJECTS:.o=.d)
 
 .PHONY: all clean
 """

@@ -8,6 +8,7 @@ chooses; metrics.py counts. Needs plait[serve].
 from __future__ import annotations
 
 import argparse
+import errno
 import signal
 import socket
 import sys
@@ -15,7 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...engine.error import MissingPackage
+from ...engine.error import MissingPackage, compose
+from ..arguments import number
 
 if TYPE_CHECKING:
     from .app import App
@@ -26,21 +28,23 @@ __all__ = ["main", "serve"]
 def main(argv: list[str] | None = None) -> int:
     """The command line. Returns 0 after a stop that was asked for, 1 where no model is usable."""
     parser = argparse.ArgumentParser(
-        prog="python -m plait serve", description="Serve the models of a folder (V2 protocol)."
+        prog="python -m plait serve",
+        description="Serve the models of a folder (V2 protocol).",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    add = parser.add_argument
+    add, count, seconds = parser.add_argument, number(int, 1), number(float, 0)
     add("folder", type=Path, help="a model, or a folder of models")
-    add("--name", help="of the model, where the folder is one; default: the folder's")
+    add("--name", help="of the model, where the folder is one; None: the folder's")
     add("--host", default="127.0.0.1", help="address; 0.0.0.0: reachable from other machines")
-    add("--port", type=_port, default=8080, help="0: a free one, which the first line tells")
-    add("--max-batch", type=_positive, default=32, help="rows that run in one call at most")
-    add("--max-delay-ms", type=float, default=5.0, help="a request waits for others at most")
-    add("--max-queue", type=_positive, default=256, help="requests that wait; more get a 503")
-    add("--max-request-mb", type=_positive, default=64, help="size of a request")
-    add("--max-elements", type=_positive, default=1 << 24, help="numbers of a request")
-    add("--max-shapes", type=_positive, default=16, help="input shapes that a model compiles")
-    add("--timeout", type=float, default=30.0, help="seconds for a body to arrive, and to wait")
-    add("--grace", type=float, default=10.0, help="seconds to answer what is queued at a stop")
+    add("--port", type=number(int, 0, 65535), default=8080, help="0: a free one; it is printed")
+    add("--max-batch", type=count, default=32, help="rows that run in one call at most")
+    add("--max-delay-ms", type=seconds, default=5.0, help="a request waits for others at most")
+    add("--max-queue", type=count, default=256, help="requests that wait; more get a 503")
+    add("--max-request-mb", type=count, default=64, help="size of a request")
+    add("--max-elements", type=count, default=1 << 24, help="numbers of a request")
+    add("--max-shapes", type=count, default=16, help="input shapes that a model compiles")
+    add("--timeout", type=seconds, default=30.0, help="seconds for a body to arrive, and to wait")
+    add("--grace", type=seconds, default=10.0, help="seconds to answer what is queued at a stop")
     args = parser.parse_args(argv)
     try:
         from .app import App, Limits
@@ -49,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
             f"the package {error.name} is missing\n  fix: pip install 'plait[serve]'"
         ) from error
     limits = Limits(
-        args.max_batch, max(args.max_delay_ms, 0.0) / 1000, args.max_queue,
+        args.max_batch, args.max_delay_ms / 1000, args.max_queue,
         args.max_request_mb << 20, args.max_elements, args.timeout, args.max_shapes,
     )  # fmt: skip
     make = lambda told: App(args.folder, limits, told=told, name=args.name)
@@ -104,19 +108,7 @@ def _listening(host: str, port: int) -> socket.socket:
         made.listen(1024)
     except OSError as error:
         made.close()
-        raise OSError(f"cannot listen on {host} port {port}: {error}") from None
+        rule = f"cannot listen on {host} port {port}: {error.strerror or error}"
+        fix = "another --port; 0 finds a free one" if error.errno == errno.EADDRINUSE else None
+        raise OSError(compose(rule, fix=fix)) from None
     return made
-
-
-def _port(text: str) -> int:
-    value = int(text)
-    if not 0 <= value < 1 << 16:
-        raise argparse.ArgumentTypeError(f"{text} must be in 0 .. 65535")
-    return value
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value <= 0:
-        raise argparse.ArgumentTypeError(f"{text} must be positive")
-    return value

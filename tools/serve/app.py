@@ -197,7 +197,8 @@ class App:
     async def _infer(self, served: Served, scope: Message, receive: Receive) -> Answer:
         _usable(served)
         headers = dict(scope["headers"])
-        json_bytes = _json_bytes(headers)
+        is_picture = headers.get(b"content-type", JSON).lower().startswith(b"image/")
+        json_bytes = None if is_picture else _json_bytes(headers)
         length = _content_length(headers, self.limits.body_bytes)
         if self._open >= self.limits.queue or (
             self._open and self._open_bytes + length > 2 * self.limits.body_bytes
@@ -207,10 +208,14 @@ class App:
         self._open_bytes += length
         try:
             body = await self._body(receive)
-            request = await self._off_the_loop(
-                len(body), protocol.read, body, json_bytes, served.inputs, served.outputs,
-                self.limits.elements,
-            )  # fmt: skip
+            tensors = served.inputs, served.outputs
+            request = await (
+                self._elsewhere(protocol.read_picture, body, *tensors)
+                if is_picture
+                else self._off_the_loop(
+                    len(body), protocol.read, body, json_bytes, *tensors, self.limits.elements
+                )
+            )
             rows = served.rows(request.arrays)
             signature = served.admit(request.arrays, self.limits.shapes)
             job = Job(request.arrays, rows, asyncio.get_running_loop().create_future())
@@ -229,9 +234,10 @@ class App:
 
     async def _off_the_loop(self, size: int, function: Callable[..., Any], *given: Any) -> Any:
         """The result of a function, in another thread if it works on many bytes."""
-        if size <= ON_THE_LOOP:
-            return function(*given)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *given)
+        return function(*given) if size <= ON_THE_LOOP else await self._elsewhere(function, *given)
+
+    def _elsewhere(self, function: Callable[..., Any], *given: Any) -> Awaitable[Any]:
+        return asyncio.get_running_loop().run_in_executor(self._pool, function, *given)
 
     async def _body(self, receive: Receive) -> bytes:
         """Of a request. Raises Refused where it is too long or too slow."""
@@ -308,7 +314,9 @@ def _json_bytes(headers: dict[bytes, bytes]) -> int | None:
         )
     if kind != JSON:
         raise Refused(
-            415, f"the body is {kind.decode('latin-1')[:60]}\n  fix: Content-Type: application/json"
+            415,
+            f"the body is {kind.decode('latin-1')[:60]}\n  fix: Content-Type:"
+            " application/json; image/jpeg or image/png for a picture",
         )
     return None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,14 +9,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...compat import onnx
 from ...engine import files
 from ...engine.error import MXNetError, compose, parse_json
 from ...gluon import SymbolBlock
 from ...ndarray import serialization
 from ...ndarray.interop import from_numpy
 from ...symbol import symbol
-from ..model_folder import DESCRIPTION, FORMAT
+from ..model_folder import DESCRIPTION, Array, Description, describe
 from .protocol import DATATYPES, NAMES, Tensor
 
 ENDINGS = ("-symbol.json", "-model.json", ".onnx")
@@ -99,7 +97,7 @@ def load(folder: Path) -> Network:
             )
         )
     path = found[0]
-    said = _description(folder / DESCRIPTION)
+    said = _description(folder)
     try:
         if path.name.endswith(".onnx"):
             return _from_onnx(path, said)
@@ -167,9 +165,9 @@ def _full_names(saved: dict, at: str, full: dict[str, str]) -> None:
         _full_names(part, f"{at}.{attribute}" if at else attribute, full)
 
 
-def _from_symbol(graph: Any, arrays: Any, said: dict) -> Network:
+def _from_symbol(graph: Any, arrays: Any, said: Description) -> Network:
     names = [n for n in graph.list_inputs() if n not in arrays]
-    data = _declared(said, "inputs")
+    data = _tensors(said.inputs)
     unknown = [n for n in names if data and n not in data]
     if unknown:
         raise MXNetError(
@@ -185,7 +183,7 @@ def _from_symbol(graph: Any, arrays: Any, said: dict) -> Network:
         p.shape, p.dtype = x.shape, x._spec.dtype
         p.initialize()
         p.set_data(x)
-    outputs = list(_declared(said, "outputs").items())
+    outputs = list(_tensors(said.outputs).items())
     made = [
         Tensor(name, *(outputs[i][1][1:] if i < len(outputs) else (None, None)))
         for i, name in enumerate(
@@ -195,7 +193,9 @@ def _from_symbol(graph: Any, arrays: Any, said: dict) -> Network:
     return Network(net, [data.get(n, Tensor(n, None, None)) for n in names], made, "plait")
 
 
-def _from_onnx(path: Path, said: dict) -> Network:
+def _from_onnx(path: Path, said: Description) -> Network:
+    from ...compat import onnx  # here: it is large, and most models are none
+
     net = onnx.load(str(path))
     data = {}
     for i in net.inputs:
@@ -204,41 +204,24 @@ def _from_onnx(path: Path, said: dict) -> Network:
         )  # fmt: skip
         data[i.name] = Tensor(i.name, _datatype(i.dtype or "float32", i.name), shape)
     outputs = {n: Tensor(n, None, None) for n in net._onnx.outputs}
-    outputs.update((n, t) for n, t in _declared(said, "outputs").items() if n in outputs)
+    outputs.update((n, t) for n, t in _tensors(said.outputs).items() if n in outputs)
     return Network(net, list(data.values()), list(outputs.values()), "plait_onnx")
 
 
 # ---- model.json ----------------------------------------------------------------------------------
 
 
-def _description(path: Path) -> dict:
-    """What model.json says, {} where there is none."""
-    if not path.exists():
-        return {}
-    said = parse_json(files.read(str(path), "load"), f"{path}: it")
-    if not isinstance(said, dict) or said.get("format") != FORMAT:
-        raise MXNetError(f'{path}: its format must be "{FORMAT}"')
-    try:
-        _declared(said, "inputs"), _declared(said, "outputs")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise MXNetError(
-            f"{path}: an input or output needs name, dtype and shape, where null varies: {error!r}"
-        ) from None
-    return said
+def _description(folder: Path) -> Description:
+    """What model.json says; nothing where there is none."""
+    return describe(folder) if (folder / DESCRIPTION).exists() else Description([], [])
 
 
-def _declared(said: dict, kind: str) -> dict[str, Tensor]:
+def _tensors(arrays: Sequence[Array]) -> dict[str, Tensor]:
     """By name, in the order of the file."""
-    made = {}
-    for entry in said.get(kind, ()):
-        shape = tuple(-1 if n is None else int(n) for n in entry["shape"])
-        if any(n == 0 or n < -1 for n in shape):
-            raise ValueError(f"shape {json.dumps(entry['shape'])}")
-        classes = tuple(map(str, entry.get("classes", ())))
-        made[entry["name"]] = Tensor(
-            entry["name"], _datatype(entry["dtype"], entry["name"]), shape, classes
-        )
-    return made
+    return {
+        a.name: Tensor(a.name, _datatype(a.dtype, a.name), a.shape, a.classes, a.resize)
+        for a in arrays
+    }
 
 
 def _datatype(dtype: str, name: str) -> str:

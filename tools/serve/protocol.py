@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
+from ...engine.error import MXNetError
+from ...ndarray import codec
+from ..model_folder import fit
 from .refused import Refused
 
 DATATYPES = {
@@ -32,16 +35,19 @@ DATATYPES = {
 NAMES = {dtype: name for name, dtype in DATATYPES.items()}
 EXTENSIONS = ("binary_tensor_data", "classification")
 MOST_AXES = 32
+MOST_PIXELS = 1 << 26  # of an encoded picture
+LIKELIEST = 5  # classes that an encoded picture gets
 
 
 class Tensor(NamedTuple):
     """An input or output of a model. datatype, shape: None where any is taken; a size of -1
-    varies. classes: names of the entries along the last axis."""
+    varies. classes, resize: as model.json tells them."""
 
     name: str
     datatype: str | None
     shape: tuple[int, ...] | None
     classes: tuple[str, ...] = ()
+    resize: int = 0
 
     def described(self) -> dict[str, Any]:
         """As the metadata of a model show it."""
@@ -104,6 +110,28 @@ def read(
         )
     wanted = _outputs(found.get("outputs"), outputs, parameters.get("binary_data_output") is True)
     return Request(name, arrays, wanted)
+
+
+def read_picture(body: bytes, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Request:
+    """The request that an encoded picture is: for the likeliest classes, or for all numbers where
+    those have no names. Raises Refused."""
+    picture = inputs[0]
+    if len(inputs) > 1 or not picture.resize or not picture.shape or picture.shape[0] > 1:
+        raise Refused(
+            415, "the model takes no encoded pictures\n  fix: send numbers, as application/json"
+        )
+    try:
+        height, width = codec.size(body) or (0, 0)
+        if height * width > MOST_PIXELS:
+            raise Refused(
+                413, f"a picture of {height} x {width} pixels, the server takes {MOST_PIXELS}"
+            )
+        found = codec.decode(body, color=int(picture.shape[-1] == 3), strict=True)
+    except MXNetError as error:
+        raise Refused(422, str(error)) from None
+    array = fit(found, picture.shape[1:], picture.resize)[None]
+    wanted = [Wanted(i, False, LIKELIEST * bool(o.classes)) for i, o in enumerate(outputs)]
+    return Request(None, [array], wanted)
 
 
 def _raw(body, inputs, outputs, most_elements) -> Request:

@@ -168,7 +168,7 @@ class Repository:
         if version not in versions:
             raise Refused(
                 404, f"model {name!r} has no version {version[:80]!r}\n  fix: one of"
-                f" {sorted(versions)}",
+                f" {sorted(versions, key=int)}",
             )  # fmt: skip
         return versions[version]
 

@@ -7,16 +7,9 @@ import os
 from pathlib import Path
 
 from ...engine.error import did_you_mean
+from ..arguments import number
 from .named import DATASETS, is_installed
 from .pictures import AUGMENTS
-
-
-def positive(text: str) -> int:
-    """A whole number above 0, for argparse. Raises ValueError."""
-    value = int(text)
-    if value < 1:
-        raise ValueError
-    return value
 
 
 def data_set(text: str) -> str:
@@ -28,6 +21,13 @@ def data_set(text: str) -> str:
         f"neither a data set ({', '.join(sorted(DATASETS))}) nor a folder: {text!r}"
         + (f"; {near}" if near else "")
     )
+
+
+def file(text: str) -> str:
+    """The name of a file, for argparse. Raises ArgumentTypeError where there is none."""
+    if not os.path.isfile(text):
+        raise argparse.ArgumentTypeError(f"there is no file {text!r}")
+    return text
 
 
 def parser() -> argparse.ArgumentParser:
@@ -51,13 +51,14 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument(
         "--weights",
+        type=file,
         metavar="FILE",
         help="begin with the weights in a .params or .safetensors file, except for a last layer"
         " with another number of classes",
     )
     p.add_argument(
         "--size",
-        type=positive,
+        type=number(int, 1),
         metavar="PIXELS",
         help="height and width of the pictures that the network gets; default: of the data set; of"
         " a folder 64, or 224 for the model zoo",
@@ -68,12 +69,12 @@ def parser() -> argparse.ArgumentParser:
         help="random changes of training pictures: shift by up to an eighth; photo: crops of at"
         " least half the area, mirrored half of the time; default: photo for folders, else none",
     )
-    p.add_argument("--epochs", type=positive, help="passes over the training data")
-    p.add_argument("--batch-size", type=positive, default=64, help="default: 64")
+    p.add_argument("--epochs", type=number(int, 1), help="passes over the training data")
+    p.add_argument("--batch-size", type=number(int, 1), default=64, help="default: 64")
     p.add_argument("--optimizer", default="adam", help="name of an optimizer; default: adam")
     p.add_argument(
         "--lr",
-        type=float,
+        type=number(float, 1e-12),
         help="learning rate at the start, which decays along a cosine; default: 0.002, with"
         " --weights 0.0005",
     )
@@ -85,7 +86,7 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument(
         "--workers",
-        type=int,
+        type=number(int, 0),
         metavar="N",
         help="processes that read pictures; default: one a core for folders, else none",
     )
@@ -103,7 +104,7 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument(
         "--checkpoint-every",
-        type=positive,
+        type=number(int, 1),
         metavar="BATCHES",
         help="also write the checkpoint every BATCHES batches",
     )

@@ -15,11 +15,13 @@ from typing import Any
 
 from ... import dist
 from ...engine import files
-from ...engine.error import InvalidValue, compose
+from ...engine.error import InvalidValue, MXNetError, compose
 from ...gluon.data import DataLoader, SplitSampler
+from ...gluon.data.vision import ImageFolderDataset
 from ...gluon.loss import SoftmaxCrossEntropyLoss
 from ...gluon.trainer import Trainer
 from ...ndarray.random import seed_all
+from ...training import optimizer
 from ...training.checkpoint import Checkpoint
 from ...training.checkpoint import load as load_checkpoint
 from ...training.initializer import Xavier
@@ -36,7 +38,8 @@ from .pictures import Pictures
 VALIDATION_BATCH = 256
 SHOWN_FILES = 5  # of those that are skipped
 STOPPED_STATUS = 130  # of a program that Ctrl-C ended
-DO_NOT_CHANGE_RESULTS = ("out", "resume", "checkpoint_every", "report")
+# of the arguments; what is in --data counts, not where it is
+DO_NOT_CHANGE_RESULTS = ("data", "out", "resume", "checkpoint_every", "report")
 
 
 class Stopped(KeyboardInterrupt):
@@ -82,6 +85,10 @@ def run(argv: list[str] | None = None) -> list[dict]:
     """
     argv = sys.argv[1:] if argv is None else argv
     args = parse(argv)
+    # what is wrong is told before all pictures are read
+    models.check(args.model)
+    optimizer.create(args.optimizer)
+    args.out.mkdir(parents=True, exist_ok=True)
     made = make(args, argv)
     pictures = made.pictures
     made.say(
@@ -90,9 +97,10 @@ def run(argv: list[str] | None = None) -> list[dict]:
         f"{len(pictures.classes)} classes, {'hybridized' if args.hybridize else 'eager'}",
         flush=True,
     )
-    args.out.mkdir(parents=True, exist_ok=True)
     if args.resume:
         restore(made.checkpoint)
+    elif dist.is_main():
+        set_aside(made.checkpoint)
     train_all(made)
     if dist.is_main():
         write_results(made)
@@ -128,6 +136,7 @@ def make(args: argparse.Namespace, argv: list[str]) -> Run:
         loss=loss,
         accuracy=accuracy,
         history=[],
+        pictures=pictures.digest,
         arguments={k: v for k, v in vars(args).items() if k not in DO_NOT_CHANGE_RESULTS},
     )
     return Run(
@@ -181,7 +190,7 @@ def load_pictures(args: argparse.Namespace) -> Pictures:
 
 
 def report_skipped(pictures: Pictures, say: Any) -> None:
-    """Says which files cannot be read."""
+    """Says which files are left out."""
     n = len(pictures.skipped)
     if n:
         say(f"skipped {n} file{'s' * (n > 1)} that cannot be read:")
@@ -189,6 +198,9 @@ def report_skipped(pictures: Pictures, say: Any) -> None:
             say(f"  {line}")
         if n > SHOWN_FILES:
             say(f"  and {n - SHOWN_FILES} more")
+    if pictures.others:
+        endings = ", ".join(ImageFolderDataset.extensions)
+        say(f"left out what does not end in {endings}: {pictures.others}")
 
 
 def make_network(args: argparse.Namespace, pictures: Pictures, say: Any) -> models.Classifier:
@@ -224,27 +236,49 @@ def make_loaders(
 
 
 def restore(checkpoint: Checkpoint) -> None:
-    """Continues from the checkpoint. Raises InvalidValue if it was made with other arguments."""
+    """Continues from the checkpoint. Raises InvalidValue if it was made with other arguments or
+    pictures."""
     if not os.path.exists(checkpoint.path):
         return
-    now = checkpoint.arguments
-    then = load_checkpoint(checkpoint.path)["values"].get("arguments")
-    if now != then:
-        saved = then or {}
-        other = [f"with --{k} {v}" for k, v in saved.items() if now.get(k) != v]
-        other += [f"without --{k}" for k in now if k not in saved]
+    saved = load_checkpoint(checkpoint.path)["values"]
+    now, then = checkpoint.arguments, saved.get("arguments") or {}
+    other = [option(k, then.get(k)) for k in {**now, **then} if now.get(k) != then.get(k)]
+    if saved.get("pictures") != checkpoint.pictures:
+        other.append("other pictures in --data")
+    if other:
         raise InvalidValue(
             compose(
-                f"--resume: {checkpoint.path} was written by a run {', '.join(other)}",
-                fix="use the arguments of that run, or another --out",
+                f"--resume: {checkpoint.path} was written by a run with {', '.join(other)}",
+                fix="use the arguments and pictures of that run, or another --out",
             )
         )
     checkpoint.restore()
 
 
+def set_aside(checkpoint: Checkpoint) -> None:
+    """Gives the checkpoint of a run that was not finished another name: this run will write one."""
+    try:
+        saved = load_checkpoint(checkpoint.path)["values"]
+        unfinished = len(saved["history"]) < saved["arguments"]["epochs"]
+    except (MXNetError, LookupError):  # there is none, or none that could be resumed
+        return
+    if unfinished:
+        old = f"{checkpoint.path}.old"
+        os.replace(checkpoint.path, old)
+        print(f"without --resume: {checkpoint.path}, of an unfinished run, is now {old}")
+
+
+def option(name: str, value: Any) -> str:
+    """An argument as it is typed."""
+    typed = name.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{'' if value else 'no-'}{typed}"
+    return f"no --{typed}" if value is None else f"--{typed} {value}"
+
+
 def train_all(run: Run) -> None:
-    """The epochs that are left; writes the checkpoint after each, and when Ctrl-C asks to stop.
-    Raises Stopped then."""
+    """The epochs that are left; writes the checkpoint after each, and when Ctrl-C or SIGTERM asks
+    to stop. Raises Stopped then."""
     args, checkpoint, n_ranks = run.args, run.checkpoint, dist.size()
     history, every = checkpoint.history, args.checkpoint_every
     loss_of = SoftmaxCrossEntropyLoss()
@@ -256,16 +290,15 @@ def train_all(run: Run) -> None:
             checkpoint.save()
         return stop.asked
 
-    for epoch in range(len(history) + 1, args.epochs + 1):
-        start, before = time.perf_counter(), run.train_loader.given * args.batch_size
-        label = f"epoch {epoch}/{args.epochs}"
-        with stop:
+    with stop:
+        for epoch in range(len(history) + 1, args.epochs + 1):
+            start, before = time.perf_counter(), run.train_loader.given * args.batch_size
             means = train_epoch(
                 run.net,
                 run.train_loader,
                 run.trainer,
                 loss_of,
-                label,
+                f"epoch {epoch}/{args.epochs}",
                 run.loss,
                 run.accuracy,
                 after_batch,
@@ -277,15 +310,15 @@ def train_all(run: Run) -> None:
             row = {"epoch": epoch, "loss": means[0], "train": means[1], "valid": valid}
             history.append({**row, "seconds": seconds})
             checkpoint.save()
-        rate = (len(run.pictures.train) - before) / seconds
-        run.say(
-            f"epoch {epoch:{len(str(args.epochs))}d}/{args.epochs}  loss {means[0]:.4f}  "
-            f"train {means[1]:.2%}  validation {valid:.2%}  {rate:,.0f} pictures/s  "
-            f"{seconds:.1f} s",
-            flush=True,
-        )
-        if stop.asked and epoch < args.epochs:
-            raise stopped(run)
+            rate = (len(run.pictures.train) - before) / seconds
+            run.say(
+                f"epoch {epoch:{len(str(args.epochs))}d}/{args.epochs}  loss {means[0]:.4f}  "
+                f"train {means[1]:.2%}  validation {valid:.2%}  {rate:,.0f} pictures/s  "
+                f"{seconds:.1f} s",
+                flush=True,
+            )
+            if stop.asked and epoch < args.epochs:
+                raise stopped(run)
 
 
 def stopped(run: Run) -> Stopped:

@@ -7,7 +7,9 @@ have them. Without the second, every fifth picture of a class, in a random order
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -81,9 +83,17 @@ def load(
         resize,
         rounded(mean[:n]),
         rounded(std[:n]),
+        _digest(top, train, valid),
         cores(),
         skipped,
+        _others(top),
     )
+
+
+def _digest(top: Path, train: list[Examined], valid: list[Examined]) -> str:
+    """Of the names of files, their classes, and which are for validation."""
+    named = [[(os.path.relpath(e.path, top), e.label) for e in part] for part in (train, valid)]
+    return hashlib.sha256(repr(named).encode()).hexdigest()[:16]
 
 
 class Files(Dataset):
@@ -158,6 +168,14 @@ def _files(folder: Path, classes: list[str]) -> Iterator[tuple[str, int]]:
                 yield str(file), classes.index(path.name)
 
 
+def _others(top: Path) -> str:
+    """How many files have other endings than pictures: "3 .webp, 1 .txt"; "" where none has."""
+    pictures = ImageFolderDataset.extensions
+    found = (p for p in top.rglob("[!.]*") if p.suffix.lower() not in pictures and p.is_file())
+    endings = Counter(p.suffix.lower() or "without an ending" for p in found)
+    return ", ".join(f"{n} {ending}" for ending, n in endings.most_common())
+
+
 def _split(files: list[tuple[str, int]], seed: int) -> tuple[list, list]:
     """Every fifth picture of each class for validation; of fewer than five, one; of one, none."""
     rng = np.random.default_rng(seed)
@@ -220,7 +238,8 @@ def _examined(file: tuple[str, int], prepare: Prepare) -> Examined:
     try:
         image = read(path, -1, prepare.enough)
     except (MXNetError, OSError) as error:
-        return Examined(path, label, str(error).split("\n")[0], False, np.zeros((2, 3)), None)
+        why = getattr(error, "strerror", None) or str(error).split("\n")[0]
+        return Examined(path, label, why, False, np.zeros((2, 3)), None)
     step = max(1, min(image.shape[:2]) // STATISTICS_PIXELS)
     channels = image.shape[2]
     pixels = image[::step, ::step].reshape(-1, channels).astype(np.float32) / 255

@@ -66,26 +66,27 @@ def evaluate(net: Any, loader: Any, batches: int | None = None) -> float:
 
 
 class StopRequest:
-    """Scope in which the first Ctrl-C only sets `asked`; the second is a KeyboardInterrupt.
+    """Scope in which the first Ctrl-C or SIGTERM only sets `asked`; the second one does what it
+    did before.
 
-    alone: False leaves Ctrl-C as it is: of several ranks, none may stop at a step of its own.
+    alone: False leaves both as they are: of several ranks, none may stop at a step of its own.
     """
 
     def __init__(self, alone: bool = True) -> None:
         self.asked = False
         self._alone = alone
-        self._before: Any = None
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopRequest:
         if self._alone and threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._ask)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._ask)
         return self
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         self.asked = True
-        signal.signal(signal.SIGINT, self._before)
-        self._before = None
+        self.__exit__()
 
     def __exit__(self, *_: Any) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+        while self._before:
+            signal.signal(*self._before.popitem())

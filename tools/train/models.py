@@ -55,6 +55,12 @@ def convnet(image_size: int, classes: int = 10) -> nn.HybridSequential:
     return net
 
 
+def check(name: str) -> None:
+    """Raises UnknownModelError for a name that `build` does not know."""
+    if name not in OWN and name.lower() not in zoo.MODELS:
+        zoo.get_model(name)
+
+
 def build(name: str, image_size: int, classes: int = 10) -> Any:
     """A network by name: mlp, lenet, convnet, or one of the model zoo."""
     if name == "mlp":

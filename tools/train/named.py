@@ -75,4 +75,5 @@ def load(name: str, size: int | None = None, augment: str = "none") -> Pictures:
         size,
         rounded([np.mean(train._data) / 255]),
         rounded([np.std(train._data) / 255]),
+        name,
     )

@@ -28,7 +28,8 @@ class Pictures:
     train, valid: items are (uint8 (H, W, C), float32 number of the class).
     resize: pixels of the shorter edge before the centre is cut out. mean, std: of a training
         picture's channels, in [0, 1]. workers: processes that are worth having. skipped: lines
-        about files that cannot be read.
+        about files that cannot be read. others: how many files have which other endings. digest:
+        differs for other files, classes or divisions.
     """
 
     name: str
@@ -39,8 +40,10 @@ class Pictures:
     resize: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    digest: str
     workers: int = 0
     skipped: list[str] = field(default_factory=list)
+    others: str = ""
 
 
 def rounded(values: Any) -> tuple[float, ...]:

@@ -47,7 +47,7 @@ class Row(NamedTuple):
         return min(self.eager) / min(self.hybridized)
 
 
-def compare(name: str, make: Callable[[bool], Step], seconds: float = ROW_SECONDS) -> Row:
+def compare(name: str, make: Callable[[bool], Step]) -> Row:
     """Times make(False), eager, and make(True), hybridized, in turns, after both have run a few
     times and all is compiled."""
     steps = {mode: make(mode == "hybridized") for mode in ("eager", "hybridized")}
@@ -58,7 +58,7 @@ def compare(name: str, make: Callable[[bool], Step], seconds: float = ROW_SECOND
     for step in steps.values():
         step()
     times: dict[str, list[float]] = {mode: [] for mode in steps}
-    end = time.perf_counter() + seconds
+    end = time.perf_counter() + ROW_SECONDS
     order = list(steps)
     while time.perf_counter() < end or len(times["eager"]) < MIN_ROUNDS:
         for mode in order:
@@ -143,14 +143,14 @@ def rows(name: str, make: Callable[[], Any], x: Any, labels: Any) -> list[Row]:
     ]
 
 
-def pictures_per_second(loader: Any, seconds: float = ROW_SECONDS) -> float:
+def pictures_per_second(loader: Any) -> float:
     """How fast a loader alone makes batches, workers included, after its first batch."""
     batches, count = iter(loader), 0
     next(batches)
     start = time.perf_counter()
     for x, _ in batches:
         count += len(x)
-        if time.perf_counter() - start > seconds:
+        if time.perf_counter() - start > ROW_SECONDS:
             break
     taken = time.perf_counter() - start
     return count / taken if count else float("nan")

@@ -4,6 +4,7 @@
 #include "kernels/cpu/gemm.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 _Thread_local net_thread net_here;
 
@@ -29,6 +30,7 @@ void *plk_gemm_scratch(size_t bytes)
     return at_least(&net_here.memory->packed, &net_here.memory->packed_bytes, bytes);
 }
 
+/* More than was measured is a block of its own: what a kernel wants may depend on values, and zeros were measured. */
 void *net_take(size_t bytes)
 {
     net_memory *m = net_here.memory;
@@ -36,20 +38,25 @@ void *net_take(size_t bytes)
     if (m->measures)
         m->heap_bytes = end > m->heap_bytes ? end : m->heap_bytes;
     else if (end > m->heap_bytes)
-        return NULL;
+        return block_new(bytes);
     m->heap_used = end;
     m->heap_live++;
     return m->measures ? block_new(bytes) : m->heap + at;
 }
 
+void *net_take_zeros(size_t n, size_t bytes)
+{
+    void *block = bytes && n > SIZE_MAX / bytes ? NULL : net_take(n * bytes);
+    return block ? memset(block, 0, n * bytes) : NULL;
+}
+
 void net_give(void *block)
 {
     net_memory *m = net_here.memory;
-    if (!block)
-        return;
-    if (m->measures)
+    bool apart = !m->heap || (uintptr_t)block - (uintptr_t)m->heap >= m->heap_bytes;
+    if (apart)
         free(block);
-    if (--m->heap_live == 0)
+    if (block && (!apart || m->measures) && --m->heap_live == 0)
         m->heap_used = 0;
 }
 
