@@ -16,6 +16,12 @@ enum { TILE = 16, SQUARE = 32 };
         for (int64_t i = 0; i < n; i++) y[i] = v; \
     } else if (in_step == -1 && out_step == 1) \
         for (int64_t i = 0; i < n; i++) y[i] = x[-i]; \
+    else if (in_step == 2 && out_step == 1)         /* of a known step: in vectors */ \
+        for (int64_t i = 0; i < n; i++) y[i] = x[2 * i]; \
+    else if (in_step == 3 && out_step == 1) \
+        for (int64_t i = 0; i < n; i++) y[i] = x[3 * i]; \
+    else if (in_step == 4 && out_step == 1) \
+        for (int64_t i = 0; i < n; i++) y[i] = x[4 * i]; \
     else \
         for (int64_t i = 0; i < n; i++) y[i * out_step] = x[i * in_step]; \
     break; }
@@ -380,5 +386,27 @@ PLK_KERNEL(plk_fill_run)
     plk_cast_run(&one, ends, NULL);
     shared_fill s = {y, (int)size, memcmp(y, y + 1, size - 1) == 0};
     plk_run_parts(p->n / 2, p->n - 1, 64, fill_part, &s);
+    return PL_OK;
+}
+
+/* Bytes [begin, end) of the output. */
+static void roll_part(void *arg, int64_t begin, int64_t end)
+{
+    const plk_call *call = arg;
+    const plk_roll *p = call->params;
+    const char *x = call->bufs[0];
+    char *y = call->bufs[1];
+    for (int64_t at = begin, n; at < end; at += n) {
+        int64_t c = at % p->width, stop = c < p->head ? p->head : p->width;
+        n = stop - c < end - at ? stop - c : end - at;
+        memcpy(y + at, x + at - p->head + (c < p->head ? p->width : 0), (size_t)n);
+    }
+}
+
+/* bufs: x, y */
+PLK_KERNEL(plk_roll_run)
+{
+    const plk_roll *p = params;
+    plk_run_parts(p->n / 8, p->n, 64, roll_part, &(plk_call){params, bufs, scalars});
     return PL_OK;
 }

@@ -321,3 +321,15 @@ pointwise(
     samples=(sample(values([1, float("inf"), float("nan"), -float("inf"), 0])),),
     doc="1 where data is infinite, else 0.",
 )
+pointwise(
+    "_with_numbers",
+    "x - x == 0 ? x : x != x ? nan : x > 0 ? high : low",
+    params=("nan", "high", "low"),
+    ref=lambda xp, x, nan, high, low: xp.nan_to_num(x, nan=nan, posinf=high, neginf=low),
+    grad=lambda F, dy, x, y, **_: F.where(F._isfinite(x), dy, F.zeros_like(dy)),
+    samples=(
+        sample((3, 4), nan=0.5, high=9.0, low=-9.0),
+        sample(values([1, float("inf"), float("nan"), -float("inf")]), nan=0.5, high=9.0, low=-9.0),
+    ),
+    doc="data with other numbers for NaN, inf and -inf.",
+)

@@ -18,6 +18,7 @@ INDEX_DTYPES = ("float32", "float64", "int32", "int64", "uint8")
 GIVE = {"value": (1, 0, 0), "indices": (0, 1, 0), "both": (1, 1, 0), "mask": (0, 0, 1)}
 # of lines that are sorted side by side: their elements at most, their number at least. FEW: sort.c
 LONGEST, LEAST, FEW = 2048, 8, 64
+SHORT = 64  # lines of more elements of 4 or 8 bytes are long
 BITS = (lib.PLK_SORT_VALUES, lib.PLK_SORT_INDICES, lib.PLK_SORT_MASK)
 
 
@@ -37,6 +38,35 @@ def _side_by_side(dtype: str, along: Lines, k: int, give: tuple[int, int, int]) 
     return serves and not mask and not few and along.n <= longest and many >= LEAST
 
 
+def _is_long(dtype: str, along: Lines, k: int, give: tuple[int, int, int]) -> bool:
+    few = k <= FEW and 4 * k < along.n
+    return give == GIVE["value"] and ITEM_BYTES[dtype] >= 4 and along.n > SHORT and not few
+
+
+@on_cpu("_ranked")
+def ranked_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
+    """Without sorting all of a line; short ones are sorted side by side instead."""
+    x, ranks = ins[0], attrs["ranks"]
+    along = lines(op.name, x.shape, attrs["axis"])
+    give = GIVE["value"]
+    is_long = x.dtype in NATIVE and _is_long(x.dtype, along, along.n, give)
+    if len(ranks) > lib.PLK_MAX_RANKS or not is_long:
+        return None
+    if _side_by_side(x.dtype, along, along.n, give):
+        return None
+    fields = {
+        **along._asdict(),
+        "k": along.n,
+        "dtype": code(x.dtype),
+        "ascend": 1,
+        "give": lib.PLK_SORT_VALUES,
+        "n_ranks": len(ranks),
+        "ranks": list(ranks),
+    }
+    us = cost(x, *outs, steps=2 * prod(x.shape))
+    return Native("plk_sort_long", ("plk_sort", fields), us)
+
+
 @on_cpu("sort", "argsort", "topk")
 def sort_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x, (give, index_dtype) = ins[0], _wanted(op, attrs)
@@ -54,6 +84,8 @@ def sort_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | No
     function, steps = "plk_sort_run", prod(x.shape) * 2 * log2(along.n + 2)
     if _side_by_side(x.dtype, along, fields["k"], give):
         function, steps = "plk_sort_lines", steps / 8
+    elif _is_long(x.dtype, along, fields["k"], give):
+        function, steps = "plk_sort_long", steps / 8
     return Native(function, ("plk_sort", fields), cost(x, *outs, steps=steps))
 
 
