@@ -4,6 +4,7 @@
 #include "cast.h"
 #include "dtype.h"
 #include "parts.h"
+#include "simd.h"
 
 enum { TILE = 16, SQUARE = 32 };
 
@@ -214,21 +215,16 @@ static int place(const plk_copy *p, const double *scalars, const char *in, char 
     return PL_OK;
 }
 
-/* bufs: x, y */
-PLK_KERNEL(plk_copy_run)
+static int copy_all(const plk_copy *p, const double *scalars, const char *x, char *y)
 {
-    const plk_copy *p = params;
-    if (bufs[0] == bufs[1] && p->out_n == p->n)
-        return PL_OK;                                 /* a view kept in place */
-    return place(p, scalars, bufs[0], bufs[1]);
+    return x == y && p->out_n == p->n ? PL_OK : place(p, scalars, x, y);      /* PL_OK: a view kept in place */
 }
 
+/* bufs: x, y */
+PLK_KERNEL(plk_copy_run) { return copy_all(params, scalars, bufs[0], bufs[1]); }
+
 /* bufs: x, an array whose contents are not read, y */
-PLK_KERNEL(plk_copy_like)
-{
-    void *ends[2] = {bufs[0], bufs[2]};
-    return plk_copy_run(params, ends, scalars);
-}
+PLK_KERNEL(plk_copy_like) { return copy_all(params, scalars, bufs[0], bufs[2]); }
 
 /* bufs: x, y: zeros where nothing is copied */
 PLK_KERNEL(plk_copy_into_zeros)
