@@ -1,5 +1,5 @@
-/* Parts keys at a pivot, out of place: those up to it first, the larger ones behind them. The order within the two parts
- * is not that of the keys before.
+/* Parts keys at a pivot, out of place: those up to it first, the larger ones behind them. The order within the two
+ * parts is not that of the keys before.
  *
  * In vectors: a table has, for each mask of larger keys, the permutation that puts these last. The permuted vector is
  * stored twice, at the end of the first part and before the second one: between them is room for all keys that are

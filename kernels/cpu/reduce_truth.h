@@ -1,5 +1,5 @@
-/* Is any element not 0, are all? Of elements of any dtype, as whole numbers: the sign of a float does not count, -0 is 0
- * and NaN is not. A run ends where one element decides. */
+/* Is any element not 0, are all? Of elements of any dtype, as whole numbers: the sign of a float does not count, -0 is
+ * 0 and NaN is not. A run ends where one element decides. */
 #ifndef PLK_REDUCE_TRUTH_H
 #define PLK_REDUCE_TRUTH_H
 #include "reduce_methods.h"

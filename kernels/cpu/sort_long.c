@@ -1,5 +1,5 @@
-/* Sorts long lines of elements of 4 or 8 bytes, or finds those of some ranks alone, by quicksort: a part is divided at a
- * pivot (partition.h) from one of two buffers into the other; small parts are sorted side by side, one in each lane
+/* Sorts long lines of elements of 4 or 8 bytes, or finds those of some ranks alone, by quicksort: a part is divided at
+ * a pivot (partition.h) from one of two buffers into the other; small parts are sorted side by side, one in each lane
  * (sort_network.h). A pivot is the median of some elements. Where nothing is above it, or after many levels, it is the
  * middle of the part's range: so equal keys are found, and no data take longer than their bits. */
 #include "sort.h"
@@ -159,7 +159,8 @@ typedef int64_t lanes64_mask __attribute__((vector_size(4 * LANES)));
 #define MIX64(l, s) ((l) & (s) ? (l) - (s) + LANES64 : (l))
 #if defined(__AVX512F__)
 #define LOW64(s) \
-    ((lanes64_mask){MIX64(0, s), MIX64(1, s), MIX64(2, s), MIX64(3, s), MIX64(4, s), MIX64(5, s), MIX64(6, s), MIX64(7, s)})
+    ((lanes64_mask){MIX64(0, s), MIX64(1, s), MIX64(2, s), MIX64(3, s), MIX64(4, s), MIX64(5, s), MIX64(6, s), \
+                    MIX64(7, s)})
 #elif defined(__AVX2__)
 #define LOW64(s) ((lanes64_mask){MIX64(0, s), MIX64(1, s), MIX64(2, s), MIX64(3, s)})
 #else

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..pointwise import pointwise
-from ..record import Array, Sample, ints, sample, uniform, values
+from ..record import Array, Param, Sample, ints, sample, uniform, values
 from .binary import NUMBER, _on_number
 
 LN2 = 0.6931471805599453
@@ -324,7 +324,7 @@ pointwise(
 pointwise(
     "_with_numbers",
     "x - x == 0 ? x : x != x ? nan : x > 0 ? high : low",
-    params=("nan", "high", "low"),
+    params=tuple([Param(name, "float", dynamic=True) for name in ("nan", "high", "low")]),
     ref=lambda xp, x, nan, high, low: xp.nan_to_num(x, nan=nan, posinf=high, neginf=low),
     grad=lambda F, dy, x, y, **_: F.where(F._isfinite(x), dy, F.zeros_like(dy)),
     samples=(

@@ -30,7 +30,8 @@ def binary(name: str) -> tuple[Binary, Binary]:
     is neither an array nor a number."""
     both, right, left = (lookup(f"_npi_{n}") for n in (name, f"{name}_scalar", f"r{name}_scalar"))
     pairs = Plans(sure=True)
-    on_right, on_left = ({kind: Plans(sure=True) for kind in NUMBERS} for _ in range(2))
+    on_right: dict[type, Plans] = {kind: Plans(sure=True) for kind in NUMBERS}
+    on_left: dict[type, Plans] = {kind: Plans(sure=True) for kind in NUMBERS}
     floats, wholes = on_right[float], on_right[int]
     compares = name in COMPARISONS.values()
     low, high = (0, 127) if compares else (-EXACT, EXACT)  # numbers of every dtype; all that fit

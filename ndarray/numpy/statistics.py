@@ -73,7 +73,7 @@ def _with_where(name: str, full: str, neutral: float) -> Callable[..., Any]:
     def reduced(inputs: Any, where: Any, attrs: dict, out: Any) -> Any:
         return function(_chosen(operand(inputs[0]), where, neutral), out=out, **attrs)
 
-    function = _reduction(full, name, reduced)
+    function: Callable[..., Any] = _reduction(full, name, reduced)
     return function
 
 
@@ -87,7 +87,7 @@ def _extreme(name: str, full: str) -> Callable[..., Any]:
             raise InvalidValue(f"np.{name}: where= needs initial=, for results of no elements")
         return function(_chosen(operand(inputs[0]), where, attrs["initial"]), out=out, **attrs)
 
-    function = _reduction(full, name, reduced)
+    function: Callable[..., Any] = _reduction(full, name, reduced)
     return function
 
 

@@ -174,6 +174,7 @@ def _quantile(nan: bool, unit: float, fixed: float | None = None) -> Callable[..
         if given:
             q = reshaped(F, cast(F, given[0], "float64"), (prod(shape), 1)) / unit
         else:
+            assert q_scalar is not None
             q = F._full(shape=(1, 1), dtype="float64", value=q_scalar / unit)
         s = F.sort(x, axis=0)
         if nan:
