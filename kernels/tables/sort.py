@@ -11,6 +11,7 @@ from ..native import Native
 from ..record import HALVES, NATIVE, NUMERIC, Attrs, Operator, Types
 from ..shapes import Lines, lines
 from ..spec import ITEM_BYTES
+from ..strided_copies import StridedCopy
 from . import on_cpu, on_cuda
 
 INDEX_DTYPES = ("float32", "float64", "int32", "int64", "uint8")
@@ -19,6 +20,7 @@ GIVE = {"value": (1, 0, 0), "indices": (0, 1, 0), "both": (1, 1, 0), "mask": (0,
 # of lines that are sorted side by side: their elements at most, their number at least. FEW: sort.c
 LONGEST, LEAST, FEW = 2048, 8, 64
 SHORT = 64  # lines of more elements of 4 or 8 bytes are long
+ALIGNMENT = 256
 BITS = (lib.PLK_SORT_VALUES, lib.PLK_SORT_INDICES, lib.PLK_SORT_MASK)
 
 
@@ -115,3 +117,33 @@ def sort_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | N
     finish = cuda.spread("sort.cu", f"sort_finish<{types}>", size, arguments)
     first = [cuda.Fill(cuda.Buffer(1), nbytes(outs[0]))] if mask else []
     return cuda.launches(*first, *sorting.steps, finish, scratch_bytes=sorting.end)
+
+
+@on_cuda("_ranked")
+def ranked_cuda(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
+    """Lines sorted in scratch memory, then a copy of each rank's elements."""
+    x, ranks = ins[0], attrs["ranks"]
+    outer, n, inner = lines(op.name, x.shape, attrs["axis"])
+    if x.dtype not in NUMERIC or n >= 1 << 31:
+        return None
+    if outer * inner == 0:
+        return cuda.launches()
+    source, key = f"Elements<{cuda.TYPES[x.dtype]}>", cuda.sort_plan.key_type(x.dtype)
+    given = cuda.Struct(cuda.Buffer(0), cuda.Int64(n), cuda.Int64(inner), cuda.Int32(1))
+    sorting = cuda.sort_plan.Sorting("sort.cu", source, given, key, outer * inner, n, n)
+    whole = cuda.Scratch(-(-sorting.end // ALIGNMENT) * ALIGNMENT)
+    arguments = [
+        *map(cuda.Int64, (outer * n * inner, n, inner, n, sorting.n_items)),
+        sorting.places,
+        *(cuda.Buffer(0), whole, cuda.Buffer(0)),
+        *map(cuda.Int32, (1, 0, 0)),
+    ]
+    types = f"{cuda.TYPES[x.dtype]}, {cuda.TYPES['int32']}"
+    finish = cuda.spread("sort.cu", f"sort_finish<{types}>", outer * n * inner, arguments)
+    copies = []
+    for place, rank in enumerate(ranks):
+        steps = (n * inner, 1), (len(ranks) * inner, 1)
+        found = StridedCopy((outer, inner), *steps, rank * inner, place * inner)
+        copies.append(cuda.copy_plan.copy_launch(found, ITEM_BYTES[x.dtype], whole, cuda.Buffer(1)))
+    end = whole.offset_bytes + nbytes(x)
+    return cuda.launches(*sorting.steps, finish, *copies, scratch_bytes=end)

@@ -71,7 +71,7 @@ def _reduction(full: str, name: str, where: Callable[..., Any]) -> Callable[...,
 
 def _with_where(name: str, full: str, neutral: float) -> Callable[..., Any]:
     def reduced(inputs: Any, where: Any, attrs: dict, out: Any) -> Any:
-        return function(_chosen(operand(inputs[0]), where, neutral), out=out, **attrs)
+        return function(_chosen(operand(inputs[0]), where, neutral), **{**attrs, "out": out})
 
     function: Callable[..., Any] = _reduction(full, name, reduced)
     return function
@@ -85,7 +85,8 @@ def _extreme(name: str, full: str) -> Callable[..., Any]:
     def reduced(inputs: Any, where: Any, attrs: dict, out: Any) -> Any:
         if attrs.get("initial") is None:
             raise InvalidValue(f"np.{name}: where= needs initial=, for results of no elements")
-        return function(_chosen(operand(inputs[0]), where, attrs["initial"]), out=out, **attrs)
+        chosen = _chosen(operand(inputs[0]), where, attrs["initial"])
+        return function(chosen, **{**attrs, "out": out})
 
     function: Callable[..., Any] = _reduction(full, name, reduced)
     return function
