@@ -29,6 +29,12 @@ TABLE = {
         "mx.operator.CustomOp, or mx.rtc on a GPU",
     ),
     r"torch|th": ("the plug-in for Lua's Torch is not in plait", "mx.operator.CustomOp"),
+    r"(np|npx|sym\.np)\.random\.(default_rng|Generator|RandomState|BitGenerator|SeedSequence|"
+    r"MT19937|PCG64(DXSM)?|Philox|SFC64|bit_generator|[gs]et_bit_generator|mtrand)": (
+        "plait has one stream of random numbers and no generator objects",
+        "np.random.seed(n), then np.random.uniform, normal, randint ...; for a stream of its own"
+        " np.array(numpy.random.default_rng(n).random(shape))",
+    ),
     r"gluon\.probability": ("distributions came with MXNet 2", "mx.random, mx.nd.random"),
     r"amp": ("this is a name of MXNet 2", "mx.contrib.amp"),
     r"device": ("this is a name of MXNet 2", "mx.context"),

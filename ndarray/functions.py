@@ -31,10 +31,12 @@ def operator_function(
     name: str,
     convert: Callable[[Any], Any] | None = None,
     order: Sequence[str] = (),
+    where: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
     """The eager function of an operator: looks up its plan by the attributes as given and the
     inputs' specs; calls without one go by `invoke`. convert: makes an array of an input that is
-    none. order: see make_function."""
+    none. order: see make_function. where: (inputs, condition, attributes, out) -> the result of a
+    call with the argument `where`, which the operator has not."""
     static_keys, dynamic_keys = static_names(op), dynamic_names(op)
     lists = any(p.dynamic and str(p.kind).startswith("floats") for p in op.params)
     train_aware, variadic = op.train_aware, op.variadic
@@ -45,6 +47,10 @@ def operator_function(
     def call(inputs, static, dynamic, out, name, kwargs):
         while inputs and inputs[-1] is None and not variadic:
             inputs = inputs[:-1]
+        if kwargs and where is not None and "where" in kwargs:
+            condition = kwargs.pop("where")
+            if condition is not True:
+                return where(inputs, condition, attributes(inputs, static, dynamic, kwargs), out)
         plan = key = None
         if inputs and not kwargs:
             try:

@@ -4,6 +4,7 @@
 #include "cast.h"
 #include "dtype.h"
 #include "parts.h"
+#include "simd.h"
 
 enum { TILE = 16, SQUARE = 32 };
 
@@ -16,6 +17,12 @@ enum { TILE = 16, SQUARE = 32 };
         for (int64_t i = 0; i < n; i++) y[i] = v; \
     } else if (in_step == -1 && out_step == 1) \
         for (int64_t i = 0; i < n; i++) y[i] = x[-i]; \
+    else if (in_step == 2 && out_step == 1)         /* of a known step: in vectors */ \
+        for (int64_t i = 0; i < n; i++) y[i] = x[2 * i]; \
+    else if (in_step == 3 && out_step == 1) \
+        for (int64_t i = 0; i < n; i++) y[i] = x[3 * i]; \
+    else if (in_step == 4 && out_step == 1) \
+        for (int64_t i = 0; i < n; i++) y[i] = x[4 * i]; \
     else \
         for (int64_t i = 0; i < n; i++) y[i * out_step] = x[i * in_step]; \
     break; }
@@ -208,21 +215,16 @@ static int place(const plk_copy *p, const double *scalars, const char *in, char 
     return PL_OK;
 }
 
-/* bufs: x, y */
-PLK_KERNEL(plk_copy_run)
+static int copy_all(const plk_copy *p, const double *scalars, const char *x, char *y)
 {
-    const plk_copy *p = params;
-    if (bufs[0] == bufs[1] && p->out_n == p->n)
-        return PL_OK;                                 /* a view kept in place */
-    return place(p, scalars, bufs[0], bufs[1]);
+    return x == y && p->out_n == p->n ? PL_OK : place(p, scalars, x, y);      /* PL_OK: a view kept in place */
 }
 
+/* bufs: x, y */
+PLK_KERNEL(plk_copy_run) { return copy_all(params, scalars, bufs[0], bufs[1]); }
+
 /* bufs: x, an array whose contents are not read, y */
-PLK_KERNEL(plk_copy_like)
-{
-    void *ends[2] = {bufs[0], bufs[2]};
-    return plk_copy_run(params, ends, scalars);
-}
+PLK_KERNEL(plk_copy_like) { return copy_all(params, scalars, bufs[0], bufs[2]); }
 
 /* bufs: x, y: zeros where nothing is copied */
 PLK_KERNEL(plk_copy_into_zeros)
@@ -380,5 +382,27 @@ PLK_KERNEL(plk_fill_run)
     plk_cast_run(&one, ends, NULL);
     shared_fill s = {y, (int)size, memcmp(y, y + 1, size - 1) == 0};
     plk_run_parts(p->n / 2, p->n - 1, 64, fill_part, &s);
+    return PL_OK;
+}
+
+/* Bytes [begin, end) of the output. */
+static void roll_part(void *arg, int64_t begin, int64_t end)
+{
+    const plk_call *call = arg;
+    const plk_roll *p = call->params;
+    const char *x = call->bufs[0];
+    char *y = call->bufs[1];
+    for (int64_t at = begin, n; at < end; at += n) {
+        int64_t c = at % p->width, stop = c < p->head ? p->head : p->width;
+        n = stop - c < end - at ? stop - c : end - at;
+        memcpy(y + at, x + at - p->head + (c < p->head ? p->width : 0), (size_t)n);
+    }
+}
+
+/* bufs: x, y */
+PLK_KERNEL(plk_roll_run)
+{
+    const plk_roll *p = params;
+    plk_run_parts(p->n / 8, p->n, 64, roll_part, &(plk_call){params, bufs, scalars});
     return PL_OK;
 }

@@ -16,5 +16,7 @@ typedef struct {
 /* The joined array is (outer, sum of bytes); part k is (outer, bytes[k]). */
 typedef struct { int64_t outer, total, bytes[PLK_MAX_PARTS]; int32_t n_parts; } plk_join;
 typedef struct { int64_t n; int32_t dtype, dynamic; double value; } plk_fill;
+/* Rows of `width` bytes, n bytes in all, of which the last `head` of each move to its front. */
+typedef struct { int64_t n, width, head; } plk_roll;
 /* cffi stops reading here */
 #endif

@@ -310,6 +310,22 @@ def trig_table() -> str:
     )
 
 
+def partition_table() -> str:
+    """For each mask of lanes, the permutation of 4-byte lanes that puts these last;
+    plk_partition_64: of lanes of 8 bytes."""
+
+    def table(lanes: int, width: int) -> str:
+        rows = []
+        for mask in range(1 << lanes):
+            order = sorted(range(lanes), key=lambda lane: mask >> lane & 1)
+            rows.append(", ".join(str(lane * width + k) for lane in order for k in range(width)))
+        name = f"plk_partition_{32 * width}[{1 << lanes}][8]"
+        return f"static const uint8_t {name} = {{\n    {{" + "},\n    {".join(rows) + "}};\n"
+
+    head = "#ifndef PLK_PARTITION_TABLE_H\n#define PLK_PARTITION_TABLE_H\n#include <stdint.h>\n"
+    return f"{HEAD}{head}{table(8, 1)}{table(4, 2)}#endif\n"
+
+
 def cases(dtype: str, text_of: Callable[[Activation], str], before: str = "PLK_ACT_") -> str:
     names = {n: n for n in ("x", "low", "high")}
     return "".join(
@@ -362,7 +378,11 @@ def write(folder: Path) -> None:
     """Writes all generated files to a folder; a file whose text is unchanged keeps its time, others
     that lie there go."""
     folder.mkdir(parents=True, exist_ok=True)
-    files = {"trig_table.h": trig_table(), **activation_files()}
+    files = {
+        "trig_table.h": trig_table(),
+        "partition_table.h": partition_table(),
+        **activation_files(),
+    }
     files |= {**pointwise_files(), **traced_files(), **kernel_files()}
     for old in folder.iterdir():
         if old.name not in files:

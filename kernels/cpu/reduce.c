@@ -2,10 +2,11 @@
 #include "reduce.h"
 #include "dtype.h"
 #include "parts.h"
+#include "reduce_truth.h"
 #include "reduce_whole.h"
 #include "simd.h"
 
-enum { TILE = 512, CHUNK = 32768, MAX_CHUNKS = 256, FEW_RUNS = 64, SHORT_RUN = 16, MANY = 64, PIECE = 512 };
+enum { TILE = 512, CHUNK = 32768, MAX_CHUNKS = 256, FEW_RUNS = 64, SHORT_RUN = 16, MANY = 64, PIECE = 2048 };
 
 static void store_real(const plk_reduce *p, void *y, int64_t at, double v)
 {
@@ -38,6 +39,7 @@ static void to_columns(void *to, const void *from, int64_t n, int64_t width, siz
 {
     switch (size) {
     case 1: TO_COLUMNS(uint8_t)
+    case 2: TO_COLUMNS(uint16_t)
     case 4: TO_COLUMNS(uint32_t)
     case 8: TO_COLUMNS(uint64_t)
     }
@@ -62,7 +64,9 @@ PLK_KERNEL(plk_reduce_run)
     (void)scalars;
     if (p->n_out == 0)
         return PL_OK;
-    if (p->dtype == PLK_F32 || p->dtype == PLK_F64)
+    if (p->kind >= PLK_ANY)
+        reduce_whole(p, truth_method(p->kind, p->dtype), bufs);
+    else if (p->dtype == PLK_F32 || p->dtype == PLK_F64)
         reduce_real(p, (p->dtype == PLK_F32 ? methods_f32 : methods_f64) + p->kind, bufs);
     else
         reduce_whole(p, whole_methods_of(p->dtype) + p->kind, bufs);
@@ -87,7 +91,7 @@ static void store_index(void *y, int dtype, int64_t i, int64_t value)
  * it. columns: of `width` lines beside each other, `inner` apart. */
 #define LARGER_THAN(a, b) ((a) > (b))
 #define SMALLER_THAN(a, b) ((a) < (b))
-enum { LOOK = 32 };
+enum { LOOK = 128 };
 #define FIRST(T, s) \
     static int64_t first_##s(const T *x, int64_t n, T top) \
     { \
@@ -96,8 +100,11 @@ enum { LOOK = 32 };
             ; \
         for (int any = 0; top == top && i + LOOK <= n; i += LOOK) { \
             for (int l = 0; l < LOOK; l++) any |= x[i + l] == top; \
-            if (any) \
-                break; \
+            if (any) { \
+                int at = LOOK; \
+                for (int l = 0; l < LOOK; l++) { int k = x[i + l] == top ? l : LOOK; at = k < at ? k : at; } \
+                return i + at; \
+            } \
         } \
         for (; top == top && i < n - 1 && x[i] != top; i++) \
             ; \
@@ -165,6 +172,29 @@ enum { LOOK = 32 };
                                                                   call->bufs[1], p->out_dtype, o * p->inner + j); \
             } \
     }
+/* The first of n bools that is 1, or 0 for smallest; else the first one. */
+static int64_t first_bool(const uint8_t *x, int64_t n, int smallest)
+{
+    enum { AT_ONCE = 64 };
+    int64_t i = 0;
+    uint8_t found = 0;
+    for (; i + AT_ONCE <= n; i += AT_ONCE) {
+        for (int l = 0; l < AT_ONCE; l++) found |= (x[i + l] != 0) ^ smallest;
+        if (found)
+            break;
+    }
+    for (; i < n && ((x[i] != 0) ^ smallest) == 0; i++)
+        ;
+    return i < n ? i : 0;
+}
+static void argmax_bool(void *arg, int64_t begin, int64_t end)
+{
+    const plk_call *call = arg;
+    const plk_argmax *p = call->params;
+    for (int64_t u = begin; u < end; u++)
+        store_index(call->bufs[1], p->out_dtype, u,
+                    first_bool((const uint8_t *)call->bufs[0] + u * p->n, p->n, p->smallest));
+}
 ARGMAX(float, f32)
 ARGMAX(double, f64)
 ARGMAX(uint8_t, u8)
@@ -178,6 +208,7 @@ PLK_KERNEL(plk_argmax_run)
     const plk_argmax *p = params;
     plk_part part = p->dtype == PLK_F32 ? argmax_f32 : p->dtype == PLK_F64 ? argmax_f64
                   : p->dtype == PLK_I32 ? argmax_i32
+                  : p->dtype == PLK_BOOL && p->inner == 1 ? argmax_bool
                   : p->dtype == PLK_I64 ? argmax_i64 : p->dtype == PLK_I8 ? argmax_i8 : argmax_u8;
     int64_t units = p->outer * ((p->inner + TILE - 1) / TILE);
     plk_run_parts(p->outer * p->inner * p->n, units, 1, part, &(plk_call){params, bufs, scalars});

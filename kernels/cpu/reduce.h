@@ -4,7 +4,7 @@
 #include "kernel.h"
 /* cffi reads from here on: */
 enum { PLK_SUM = 0, PLK_NANSUM, PLK_SUM_SQUARE, PLK_SUM_ABS, PLK_PROD, PLK_NANPROD, PLK_MAX, PLK_MIN,
-       PLK_REDUCE_COUNT };
+       PLK_REDUCE_COUNT, PLK_ANY = PLK_REDUCE_COUNT, PLK_ALL };
 /* After collapsing, the innermost dimension (`inner` elements) is reduced or kept; `kept` and `reduced` are the others.
  * Strides are the input's, in elements. */
 typedef struct {

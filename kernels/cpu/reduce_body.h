@@ -1,23 +1,33 @@
 /* The order of a reduction, once for each accumulator: ACC its type, METHOD_OF that of its methods, OF(name) the names.
  * Included by reduce.c. The order of additions depends on shapes only. */
 
-typedef struct { const METHOD_OF *m; const char *x; int64_t n, chunk; size_t size; ACC parts[MAX_CHUNKS]; } OF(chunks);
+typedef struct {
+    const METHOD_OF *m;
+    const char *x;
+    int64_t n, chunk;
+    size_t size;
+    int ends, ended;                                 /* may one part decide; has one */
+    ACC parts[MAX_CHUNKS];
+} OF(chunks);
 
 static void OF(chunk_piece)(void *arg, int64_t c)
 {
     OF(chunks) *s = arg;
     int64_t begin = c * s->chunk, some = s->n - begin < s->chunk ? s->n - begin : s->chunk;
-    s->parts[c] = some > 0 ? s->m->run(s->x + (size_t)begin * s->size, some) : s->m->start;
+    int left_out = some <= 0 || (s->ends && __atomic_load_n(&s->ended, __ATOMIC_RELAXED));
+    s->parts[c] = left_out ? s->m->start : s->m->run(s->x + (size_t)begin * s->size, some);
+    if (s->ends && s->parts[c] != s->m->start)
+        __atomic_store_n(&s->ended, 1, __ATOMIC_RELAXED);
 }
 
 /* One long run, in chunks whose number does not depend on the threads. */
-static ACC OF(run_chunks)(const METHOD_OF *m, const char *x, int64_t n, size_t size, int n_threads)
+static ACC OF(run_chunks)(const METHOD_OF *m, const char *x, int64_t n, size_t size, int ends, int n_threads)
 {
     ACC total = m->start;
     int64_t n_chunks = (n + CHUNK - 1) / CHUNK;
     n_chunks = n_chunks > MAX_CHUNKS ? MAX_CHUNKS : n_chunks;
     int64_t chunk = (n + n_chunks - 1) / n_chunks;
-    OF(chunks) s = {.m = m, .x = x, .n = n, .chunk = chunk, .size = size};
+    OF(chunks) s = {.m = m, .x = x, .n = n, .chunk = chunk, .size = size, .ends = ends};
     pl_thread_pool_run(n_threads, n_chunks, OF(chunk_piece), &s);
     for (int64_t c = 0; c < n_chunks; c++)
         total = m->merge(total, s.parts[c]);
@@ -62,7 +72,7 @@ static void OF(runs_part)(void *arg, int64_t begin, int64_t end)
     for (int64_t o = begin; o < end; o++) {
         int64_t base = offset_of(o, p->n_kept, p->kept_shape, p->kept_strides);
         ACC acc = m->start;
-        for (int64_t r = 0; r < j->n_reduced; r++) {
+        for (int64_t r = 0; r < j->n_reduced && (p->kind < PLK_ANY || acc == m->start); r++) {
             int64_t at = base + offset_of(r, p->n_reduced, p->reduced_shape, p->reduced_strides);
             acc = m->merge(acc, m->run((const char *)j->bufs[0] + at * (int64_t)size, p->inner));
         }
@@ -116,7 +126,7 @@ static void OF(reduce)(const plk_reduce *p, const METHOD_OF *m, void *const *buf
         for (int64_t o = 0; o < p->n_out; o++) {
             const char *from = (const char *)bufs[0] +
                                offset_of(o, p->n_kept, p->kept_shape, p->kept_strides) * (int64_t)size;
-            ACC total = OF(run_chunks)(m, from, p->inner, size, pl_threads(p->n_in / 2));
+            ACC total = OF(run_chunks)(m, from, p->inner, size, p->kind >= PLK_ANY, pl_threads(p->n_in / 2));
             OF(store)(p, bufs[1], o, total);
         }
         return;

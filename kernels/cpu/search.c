@@ -219,6 +219,13 @@ PLK_KERNEL(plk_counts_run)
             table[t] = memset(own + (t - 1) * size, 0, sizeof *counts * (size_t)size);
 #define COUNT(T) { \
         const T *x = bufs[0]; \
+        for (; i + TABLES <= p->n; i += TABLES) { \
+            const uint64_t a = (uint64_t)(int64_t)x[i], b = (uint64_t)(int64_t)x[i + 1]; \
+            const uint64_t c = (uint64_t)(int64_t)x[i + 2], d = (uint64_t)(int64_t)x[i + 3]; \
+            if ((a >= (uint64_t)size) | (b >= (uint64_t)size) | (c >= (uint64_t)size) | (d >= (uint64_t)size)) \
+                break; \
+            table[0][a]++, table[1][b]++, table[2][c]++, table[3][d]++; \
+        } \
         for (; i < p->n; i++) { \
             if ((uint64_t)(int64_t)x[i] >= (uint64_t)size) { \
                 wrong = x[i]; \

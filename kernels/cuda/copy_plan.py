@@ -31,7 +31,7 @@ VECTORS = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t", 16: "Vecto
 PARTS = (4, 16, 64)
 
 
-def copy_launch(found: StridedCopy, size: int, x: Buffer, y: Buffer) -> Launch:
+def copy_launch(found: StridedCopy, size: int, x: Argument, y: Argument) -> Launch:
     """The launch of a strided copy of elements of `size` bytes."""
     dims, (a, b) = collapse(found.shape, found.in_strides, found.out_strides)
     n, word = prod(found.shape), WORDS[size]

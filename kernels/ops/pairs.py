@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..pointwise import pointwise
-from ..record import Array, Sample, ints, sample, uniform, values
+from ..record import Array, Param, Sample, ints, sample, uniform, values
 from .binary import NUMBER, _on_number
 
 LN2 = 0.6931471805599453
@@ -320,4 +320,16 @@ pointwise(
     ref=lambda xp, x: xp.isinf(x),
     samples=(sample(values([1, float("inf"), float("nan"), -float("inf"), 0])),),
     doc="1 where data is infinite, else 0.",
+)
+pointwise(
+    "_with_numbers",
+    "x - x == 0 ? x : x != x ? nan : x > 0 ? high : low",
+    params=tuple([Param(name, "float", dynamic=True) for name in ("nan", "high", "low")]),
+    ref=lambda xp, x, nan, high, low: xp.nan_to_num(x, nan=nan, posinf=high, neginf=low),
+    grad=lambda F, dy, x, y, **_: F.where(F._isfinite(x), dy, F.zeros_like(dy)),
+    samples=(
+        sample((3, 4), nan=0.5, high=9.0, low=-9.0),
+        sample(values([1, float("inf"), float("nan"), -float("inf")]), nan=0.5, high=9.0, low=-9.0),
+    ),
+    doc="data with other numbers for NaN, inf and -inf.",
 )

@@ -84,17 +84,20 @@ def _clean(xp, x, filler):
 def reduction(
     name: str,
     ref: Callable[[Any, Array, Shape], Array],
-    grad: Callable[[Any, Array, Array, Array, Shape], Array],
+    grad: Callable[[Any, Array, Array, Array, Shape], Array] | None,
     *,
     empty: bool = True,
     wide: bool = False,
+    out: str | None = None,
+    traits: tuple = (),
     aliases: tuple[str, ...] = (),
     samples: tuple[Sample, ...] | None = None,
     doc: str = "",
 ) -> None:
     """Registers a reduction. ref: (xp, x, axes) -> array with the axes kept at size 1.
     grad: (F, dy, x, y, axes) -> gradient; dy and y have x's rank, 1 at the reduced axes. empty:
-        zero elements have a value. wide: of whole numbers the result may have another dtype.
+        zero elements have a value. wide: of whole numbers the result may have another dtype. out:
+        the dtype of the result, where it is one for all.
     """
 
     def infer(ins, axis, keepdims, exclude, to_scalar, dtype=None):
@@ -107,7 +110,7 @@ def reduction(
             raise ShapeError(
                 name, f"the reduced axes must not be empty, got shape {shape} and axis {axis}"
             )
-        return [Type(reduced_shape(shape, axes, keepdims, to_scalar), dtype or own)]
+        return [Type(reduced_shape(shape, axes, keepdims, to_scalar), out or dtype or own)]
 
     def full_ref(xp, x, axis, keepdims, exclude, to_scalar=False, dtype=None):
         axes = many_axes(name, axis, x.ndim, exclude)
@@ -120,16 +123,17 @@ def reduction(
         if dtype is not None:  # whole numbers have no gradient
             return [None]
         axes = many_axes(name, axis, len(shape), exclude)
+        assert grad is not None
         return [grad(F, dys[0], xs[0], ys[0], axes)]
 
     operator(
         name,
         aliases=aliases,
         params=(*AXES, DTYPE) if wide else AXES,
-        traits=(Reduction(name),),
+        traits=(Reduction(name), *traits),
         infer=infer,
         ref=full_ref,
-        grad=full_grad,
+        grad=full_grad if grad else None,
         doc=doc,
         samples=samples
         or (
@@ -206,6 +210,34 @@ reduction(
     empty=False,
     aliases=("min_axis",),
     doc="The minimum over axes; NaN if there is one. Equal minima all take the gradient.",
+)
+
+
+# ---- truth: of elements of any dtype, as they are ------------------------------------------------
+def _of_bools(name: str) -> Callable:
+    def rule(F, x, **attrs):
+        if not prod(x.shape):
+            return None
+        return [getattr(F, name)(F.Cast(x, dtype="bool"), **attrs)]
+
+    return rule
+
+
+reduction(
+    "_any",
+    lambda xp, x, axes: xp.any(x != 0, axis=axes, keepdims=True),
+    None,
+    out="bool",
+    traits=(Decomposition(_of_bools("max")),),
+    doc="Over axes: is any element not 0? A bool.",
+)
+reduction(
+    "_all",
+    lambda xp, x, axes: xp.all(x != 0, axis=axes, keepdims=True),
+    None,
+    out="bool",
+    traits=(Decomposition(_of_bools("min")),),
+    doc="Over axes: is no element 0? A bool.",
 )
 
 

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from ...engine.error import ShapeError
-from ..record import Array, Param, Ref, Shape, Type, operator, sample
+from ..record import LARGE, Array, Param, Ref, Shape, Type, operator, sample
 from ..shapes import many_axes, one_axis
 from ..traits import Permutation, SameMemory
 from .reduce import reduced_shape
@@ -371,4 +371,30 @@ mover(
     params=(Param("block_size", "int"),),
     samples=(sample((2, 2, 4, 6), block_size=2),),
     doc="Blocks of space moved into channels: (N, C, H b, W b) -> (N, C b^2, H, W).",
+)
+
+
+# ---- rolls ---------------------------------------------------------------------------------------
+def _rolled_shape(shape, axis, shift):
+    n = shape[one_axis("_rolled", axis, len(shape))]
+    if not 0 <= shift <= n:
+        raise ShapeError("_rolled", f"shift must be in [0, {n}], got {shift}")
+    return shape
+
+
+def _rolled_ref(xp, x, axis, shift):
+    axis = one_axis("_rolled", axis, x.ndim)
+    at = lambda begin, end: (*[slice(None)] * axis, slice(begin, end))
+    n = x.shape[axis] - shift
+    return xp.concatenate([x[at(n, None)], x[at(None, n)]], axis=axis)
+
+
+mover(
+    "_rolled",
+    _rolled_shape,
+    _rolled_ref,
+    lambda F, dy, x, axis, shift: F._rolled(dy, axis=axis, shift=x.shape[axis] - shift),
+    params=(Param("axis", "int"), Param("shift", "int", limits=LARGE)),
+    samples=(sample((5,), axis=0, shift=2), sample((2, 3, 4), axis=1, shift=1)),
+    doc="The last `shift` elements along an axis moved to its front.",
 )

@@ -7,6 +7,7 @@ from math import prod
 from ...engine.error import IndexOutOfRange, ShapeError
 from ..record import LARGE, NATIVE_INTS, Param, Type, operator, sample, values
 from ..shapes import one_axis
+from ..traits import Decomposition
 from .index import inside
 
 
@@ -67,6 +68,51 @@ operator(
         )
     ],
     doc="data sorted along an axis, or flattened where axis is None; NaN last.",
+)
+
+
+def _ranked_infer(ins, axis, ranks):
+    shape, axis = ins[0].shape, one_axis("_ranked", axis, len(ins[0].shape))
+    if not shape or not ranks or list(ranks) != sorted(ranks):
+        raise ShapeError("_ranked", f"needs an axis and ascending ranks, got {shape} and {ranks}")
+    if not 0 <= ranks[0] <= ranks[-1] < shape[axis]:
+        raise ShapeError("_ranked", f"ranks must be in [0, {shape[axis]}), got {ranks}")
+    return [ins[0]._replace(shape=(*shape[:axis], len(ranks), *shape[axis + 1 :]))]
+
+
+def _of_ranks(F, x, axis, ranks):
+    """The slices of a sorted array at its ranks, as one array."""
+    axis = one_axis("_ranked", axis, len(x.shape))
+    parts = [F.slice_axis(x, axis=axis, begin=r, end=r + 1) for r in ranks]
+    return F.Concat(*parts, dim=axis) if len(parts) > 1 else parts[0]
+
+
+def _ranked_grad(F, dys, xs, ys, axis, ranks):
+    order = F.argsort(xs[0], axis=axis, is_ascend=True, dtype="int64")
+    return [_put_back(F, dys[0], _of_ranks(F, order, axis, ranks), xs[0], axis)]
+
+
+operator(
+    "_ranked",
+    params=(Param("axis", "int", -1), Param("ranks", "shape")),
+    infer=_ranked_infer,
+    ref=lambda xp, x, axis, ranks: xp.take(
+        _sort_ref(xp, x, axis, True), xp.asarray(ranks), axis=axis
+    ),
+    traits=(
+        Decomposition(
+            lambda F, x, axis, ranks: [
+                _of_ranks(F, F.sort(x, axis=axis, is_ascend=True), axis, ranks)
+            ]
+        ),
+    ),
+    grad=_ranked_grad,
+    samples=(
+        sample((3, 4), ranks=(1,)),
+        sample((5, 2), axis=0, ranks=(0, 2, 2, 4)),
+        sample(values([3, float("nan"), -1, 2]), ranks=(0, 3)),
+    ),
+    doc="The elements of these ascending ranks along an axis: those of data sorted, NaN last.",
 )
 operator(
     "argsort",

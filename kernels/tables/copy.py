@@ -10,7 +10,7 @@ from ..cpu.layout import MAX_DIMS, code, collapse, cost, nbytes
 from ..loops import form
 from ..native import Native
 from ..record import Attrs, Operator, Type, Types
-from ..shapes import one_axis
+from ..shapes import lines, one_axis
 from ..spec import ITEM_BYTES
 from ..strided_copies import (
     FIRST,
@@ -117,6 +117,15 @@ def concat_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | 
 def split_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     x = ins[0]
     return _join("plk_join_split", outs, x, _along(op, x.shape, attrs), (x, *outs))
+
+
+@on_cpu("_rolled")
+def rolled_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
+    x = ins[0]
+    along = lines(op.name, x.shape, attrs["axis"])
+    row = along.inner * ITEM_BYTES[x.dtype]
+    fields = {"n": nbytes(x), "width": along.n * row, "head": attrs["shift"] * row}
+    return Native("plk_roll_run", ("plk_roll", fields), cost(x, x))
 
 
 @on_cpu("_zeros", "_ones", "_full")

@@ -32,6 +32,8 @@ KINDS = {
     "max": lib.PLK_MAX,
     "min": lib.PLK_MIN,
 }
+# of every dtype, to bools
+TRUTH = {"_any": lib.PLK_ANY, "_all": lib.PLK_ALL}
 # of whole numbers and bools, in int64
 WHOLE_KINDS = tuple(KINDS[k] for k in ("sum", "nansum", "prod", "nanprod", "max", "min"))
 
@@ -52,7 +54,8 @@ def method(name: str, count: int) -> tuple[int, float]:
 
 def _on_cpu(x, y, axes, kind, scale=1.0, root=False) -> Native | None:
     whole = kind in WHOLE_KINDS and {x.dtype, y.dtype} <= {*NATIVE_INTS, "bool"}
-    if not whole and (x.dtype not in NATIVE_FLOATS or y.dtype != x.dtype):
+    given = kind in TRUTH.values() or whole
+    if not given and (x.dtype not in NATIVE_FLOATS or y.dtype != x.dtype):
         return None
     dims = reduced_dims(x.shape, axes)
     inner, _, inner_reduced = dims.pop() if dims else (1, 1, True)
@@ -86,6 +89,11 @@ def reduce_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | 
     if op.name == "mean" and (count == 0 or ins[0].dtype not in NATIVE_FLOATS):
         return None
     return _on_cpu(ins[0], outs[0], axes, *method(op.name, count))
+
+
+@on_cpu(*TRUTH)
+def truth_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
+    return _on_cpu(ins[0], outs[0], _axes(op, ins[0], attrs)[0], TRUTH[op.name])
 
 
 @on_cpu("norm")

@@ -143,7 +143,9 @@ def interp(
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """The derivatives of f along axes (all), from neighbours: central inside, of one side at the
     ends. varargs: the distances of all or of each axis, or the places of its elements."""
-    f = call("_npi_add", operand(f), 0.0)  # of whole numbers floats: differences may be negative
+    f = operand(f)
+    if f.dtype.kind != "f":  # differences may be negative
+        f = f.astype("float32")
     axes = range(f.ndim) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
     steps = list(varargs) * len(axes) if len(varargs) == 1 else list(varargs) or [1.0] * len(axes)
     if len(steps) != len(axes):
@@ -165,9 +167,8 @@ def _slope(f: Any, h: Any, axis: int, edge_order: int) -> Any:
         return x[tuple(key)]
 
     if h.__class__ in NUMBERS or not getattr(h, "ndim", 0) and not isinstance(h, (list, tuple)):
-        apart = operand(onp.full(n - 1, float(h), f.dtype if f.dtype.kind == "f" else "float32"))
-    else:
-        apart = diff(operand(h))
+        return call("_slopes", f, axis=axis, edge_order=edge_order, step=float(h))
+    apart = diff(operand(h))
     apart = apart.reshape([n - 1 if i == axis else 1 for i in range(f.ndim)])
     slopes = diff(f, axis=axis) / apart
     left, right = at(apart, 0, -1), at(apart, 1, None)

@@ -29,29 +29,35 @@ def binary(name: str) -> tuple[Binary, Binary]:
     """(x <op> other, other <op> x) of an array or Symbol x and any operand. NotImplemented for what
     is neither an array nor a number."""
     both, right, left = (lookup(f"_npi_{n}") for n in (name, f"{name}_scalar", f"r{name}_scalar"))
-    pairs, on_right, on_left = Plans(sure=True), Plans(sure=True), Plans(sure=True)
+    pairs = Plans(sure=True)
+    on_right: dict[type, Plans] = {kind: Plans(sure=True) for kind in NUMBERS}
+    on_left: dict[type, Plans] = {kind: Plans(sure=True) for kind in NUMBERS}
+    floats, wholes = on_right[float], on_right[int]
     compares = name in COMPARISONS.values()
     low, high = (0, 127) if compares else (-EXACT, EXACT)  # numbers of every dtype; all that fit
 
     def forward(x: Any, other: Any) -> Any:
         """The shortest way through a plan; calls without one go by `made`."""
-        scalars: tuple = ()
-        if other.__class__ is ndarray and x.__class__ is ndarray:
-            plan = pairs[x._spec, other._spec]
-        elif (
-            other.__class__ is float or (other.__class__ in NUMBERS and low <= other <= high)
-        ) and x.__class__ is ndarray:
-            plan, scalars = on_right[x._spec, other.__class__], (other,)
-        else:
-            plan = None
-        if plan.__class__ is not Plan or precision.used:
-            if plan.__class__ is Steps and not precision.used:
-                return plan.call((x,) if scalars else (x, other), scalars)
+        kind = other.__class__
+        if x.__class__ is not ndarray:
             return made(x, other)
-        out = invoke1(plan.handle, plan.out_spec, x, other)
-        if state.recording:
-            record(plan, (x,) if scalars else (x, other), scalars, (out,))
-        return out
+        if kind is ndarray:
+            plan = pairs[x._spec, other._spec]
+        elif kind is float:
+            plan = floats[x._spec]
+        elif kind is int and low <= other <= high:
+            plan = wholes[x._spec]
+        else:
+            return made(x, other)
+        if plan.__class__ is Plan and not precision.used:
+            out = invoke1(plan.handle, plan.out_spec, x, other)
+            if state.recording:
+                pair = kind is ndarray
+                record(plan, (x, other) if pair else (x,), () if pair else (other,), (out,))
+            return out
+        if plan.__class__ is Steps and not precision.used:
+            return plan.call((x, other)) if kind is ndarray else plan.call((x,), (other,))
+        return made(x, other)
 
     def made(x: Any, other: Any) -> Any:
         if other is None and name in ("equal", "not_equal"):
@@ -70,16 +76,16 @@ def binary(name: str) -> tuple[Binary, Binary]:
             return of_number(left, on_left, x, other)
         return other if other is NotImplemented else invoke(both, (other, x), {})
 
-    def of_number(op: Any, plans: Plans, x: Any, number: Any) -> Any:
+    def of_number(op: Any, by_kind: dict[type, Plans], x: Any, number: Any) -> Any:
         number = comparable(x, number) if compares else number
-        key = (x._spec, number.__class__) if x.__class__ is ndarray else None
-        plan = plans[key] if key else None
+        plans, key = by_kind[number.__class__], x._spec if x.__class__ is ndarray else None
+        plan = plans[key] if key is not None else None
         if plan is not None and not precision.used:
             return (
                 run(plan, (x,), (number,)) if plan.__class__ is Plan else plan.call((x,), (number,))
             )
         attrs = {"scalar": number, "is_int": is_whole(number)}
-        return invoke(op, (x,), attrs, None, None, plans if key else None, key)
+        return invoke(op, (x,), attrs, None, None, plans if key is not None else None, key)
 
     return forward, backward
 

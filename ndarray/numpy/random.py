@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as onp
 
-from ...engine import Context, current_context
+from ...engine import Context, current_context, missing
 from ...engine.error import InvalidType, InvalidValue, OperatorError
 from ...kernels.ops.np.random import DISTRIBUTIONS, operator_of
 from ...kernels.ops.variates import probabilities
@@ -361,4 +361,10 @@ def functions(of: Random, module: str) -> dict[str, Callable[..., Any]]:
 
 _random = Random()
 globals().update(functions(_random, __name__))
+
+
+def __getattr__(name: str) -> Any:
+    raise missing.attribute("np.random", name)
+
+
 __all__ = ["get_state", "seed", "set_state", *DISTRIBUTIONS, *OF_NP, *SAME]  # noqa: PLE0604

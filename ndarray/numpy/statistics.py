@@ -3,8 +3,6 @@ arguments decide which operator runs. In this file sum, all, max ... are NumPy's
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,9 +28,9 @@ ORDER = {
 }
 
 
-def derived(full: str, name: str) -> Callable[..., Any]:
-    """The function of a record, with MXNet's order of arguments."""
-    return operator_function(REGISTRY[full], name, operand, ORDER.get(name, ()))
+def derived(full: str, name: str, where: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """The function of a record, with MXNet's order of arguments. where: see operator_function."""
+    return operator_function(REGISTRY[full], name, operand, ORDER.get(name, ()), where)
 
 
 def _chosen(a: Any, where: Any, value: float) -> Any:
@@ -65,17 +63,18 @@ NEUTRAL = {
 }
 
 
+def _reduction(full: str, name: str, where: Callable[..., Any]) -> Callable[..., Any]:
+    made = derived(full, name, where)
+    made.__module__ = __name__  # which says that it takes Symbols too
+    return made
+
+
 def _with_where(name: str, full: str, neutral: float) -> Callable[..., Any]:
-    function = derived(full, name)
+    def reduced(inputs: Any, where: Any, attrs: dict, out: Any) -> Any:
+        return function(_chosen(operand(inputs[0]), where, neutral), **{**attrs, "out": out})
 
-    @functools.wraps(function)
-    def reduction(a: Any, *args: Any, where: Any = True, **kwargs: Any) -> Any:
-        if where is not True:
-            a = _chosen(operand(a), where, neutral)
-        return function(a, *args, **kwargs)
-
-    reduction.__module__ = __name__
-    return reduction
+    function: Callable[..., Any] = _reduction(full, name, reduced)
+    return function
 
 
 for _name, (_full, _neutral) in NEUTRAL.items():
@@ -83,18 +82,14 @@ for _name, (_full, _neutral) in NEUTRAL.items():
 
 
 def _extreme(name: str, full: str) -> Callable[..., Any]:
-    function = derived(full, name)
+    def reduced(inputs: Any, where: Any, attrs: dict, out: Any) -> Any:
+        if attrs.get("initial") is None:
+            raise InvalidValue(f"np.{name}: where= needs initial=, for results of no elements")
+        chosen = _chosen(operand(inputs[0]), where, attrs["initial"])
+        return function(chosen, **{**attrs, "out": out})
 
-    @functools.wraps(function)
-    def reduction(a: Any, *args: Any, where: Any = True, **kwargs: Any) -> Any:
-        if where is not True:
-            if kwargs.get("initial") is None:
-                raise InvalidValue(f"np.{name}: where= needs initial=, for results of no elements")
-            a = _chosen(operand(a), where, kwargs["initial"])
-        return function(a, *args, **kwargs)
-
-    reduction.__module__ = __name__
-    return reduction
+    function: Callable[..., Any] = _reduction(full, name, reduced)
+    return function
 
 
 EXTREMES = {
@@ -116,23 +111,13 @@ def _count(a: Any, where: Any, axis: Axis, keepdims: bool) -> Any:
 
 
 def _moment(name: str, moment: Callable[..., Any]) -> Callable[..., Any]:
-    function = derived(f"_npi_{name}", name)
-
-    @functools.wraps(function)
-    def reduction(a: Any, *args: Any, where: Any = True, **kwargs: Any) -> Any:
-        if where is True:
-            return function(a, *args, **kwargs)
-        names = list(inspect.signature(function).parameters)[1:]
-        given = dict(zip(names, args)) | kwargs
-        x = operand(a)
-        dtype = given.get("dtype")
+    def reduced(inputs: Any, where: Any, attrs: dict, out: Any) -> Any:
+        x, dtype = operand(inputs[0]), attrs.get("dtype")
         x = x if dtype is None else x.astype(dtype)
-        axis, keepdims = given.get("axis"), given.get("keepdims", False)
-        made = moment(x, where, axis, keepdims, given.get("ddof", 0))
-        return placed(made, given.get("out"))
+        made = moment(x, where, attrs["axis"], attrs["keepdims"], attrs.get("ddof", 0))
+        return placed(made, out)
 
-    reduction.__module__ = __name__
-    return reduction
+    return _reduction(f"_npi_{name}", name, reduced)
 
 
 def _mean_where(x: Any, where: Any, axis: Axis, keepdims: bool, ddof: float) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...engine import current_context  # noqa: F401 - MXNet shows it
+from ...engine import current_context, missing  # noqa: F401 - MXNet shows the first
 from ...engine.error import InvalidType
 from ...kernels.record import lookup
 from ...ndarray.numpy import random as eager
@@ -49,3 +49,7 @@ class Random(eager.Random):
 _random = Random()
 globals().update(eager.functions(_random, __name__))
 OF_NPX = eager.OF_NPX
+
+
+def __getattr__(name: str) -> Any:
+    raise missing.attribute("sym.np.random", name)

@@ -24,8 +24,9 @@ SQUARE = 1000  # at most so many rows of the matrices that are multiplied
 
 
 class Arrays:
-    """The operands of all rows, of about n elements. x, y: float32; i: int32; b: bool; m: a matrix;
-    square: matrices to multiply; rows: places in m; places: in x; sorted: x in order."""
+    """The operands of all rows, of about n elements. x, y: float32; i: int32; b: bool; none: bools
+    that are all False; m: a matrix; square: matrices to multiply; rows: places in m; places: in x;
+    sorted: x in order."""
 
     def __init__(self, n: int, make: Callable[[Any], Any]):
         draw = numpy.random.default_rng(0)
@@ -34,6 +35,7 @@ class Arrays:
         x = draw.random(n, dtype=numpy.float32)
         self.x, self.y = make(x), make(draw.random(n, dtype=numpy.float32))
         self.i, self.b = make((x * 1000).astype("int32")), make(x > 0.5)
+        self.none = make(x > 1)
         self.m = make(draw.random((rows, columns), dtype=numpy.float32))
         self.square = make(draw.random((k, k), dtype=numpy.float32))
         self.rows, self.places = make(draw.integers(0, rows, rows)), make(draw.integers(0, n, n))
@@ -64,6 +66,12 @@ ROWS: dict[str, Callable[[Any, Any], Any]] = {
     "argmax": lambda np, a: np.argmax(a.x),
     "argmax axis 1": lambda np, a: np.argmax(a.m, axis=1),
     "prod": lambda np, a: np.prod(a.x),
+    "norm": lambda np, a: np.linalg.norm(a.x),
+    "any": lambda np, a: np.any(a.none),
+    "median": lambda np, a: np.median(a.x),
+    "diff": lambda np, a: np.diff(a.x),
+    "gradient": lambda np, a: np.gradient(a.x),
+    "nan_to_num": lambda np, a: np.nan_to_num(a.x),
     "i // 3": lambda np, a: a.i // 3,
     "i // i": lambda np, a: a.i // (a.i + 1),
     "sin": lambda np, a: np.sin(a.x),
@@ -74,6 +82,7 @@ ROWS: dict[str, Callable[[Any, Any], Any]] = {
     "sort axis 1": lambda np, a: np.sort(a.m, axis=1),
     "argsort": lambda np, a: np.argsort(a.x),
     "slice": lambda np, a: a.m[:, : a.half].copy(),
+    "columns": lambda np, a: np.ascontiguousarray(a.m[:, ::2]),
     "transpose": lambda np, a: a.m.T.copy(),
     "concatenate": lambda np, a: np.concatenate([a.x, a.y]),
     "take": lambda np, a: np.take(a.m, a.rows, axis=0),

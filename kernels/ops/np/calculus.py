@@ -12,6 +12,7 @@ from ....engine.error import ShapeError
 from ...front import alike, as_float, cast, dtype_of, front, promoted, reshaped
 from ...record import COUNT, FLOATS, Array, Param, sample, uniform, values
 from ...shapes import one_axis
+from .arithmetic import refuse
 
 # ---- differences ---------------------------------------------------------------------------------
 
@@ -28,9 +29,7 @@ def _diff(F: Any, a: Array, n: int, axis: int) -> Array:
         raise ShapeError("np.diff", "a must have an axis, got shape ()")
     axis = one_axis("np.diff", axis, len(a.shape))
     for _ in range(min(n, a.shape[axis])):  # then nothing is left
-        after, before = _ends(F, a, axis)
-        is_bool = dtype_of(a) == "bool"
-        a = F._npi_not_equal(after, before) if is_bool else F.broadcast_sub(after, before)
+        a = F._diff(a, axis=axis)
     return a
 
 
@@ -48,8 +47,9 @@ front(
 def _ediff1d(F: Any, *given: Array, **how: Any) -> Array:
     ary, rest = given[0], list(given[1:])
     flat = reshaped(F, ary, (prod(ary.shape),))
-    after, before = _ends(F, flat, 0)
-    parts = [F._npi_subtract(after, before)]
+    if dtype_of(flat) == "bool":  # only diff says what bools less bools are
+        refuse("ediff1d", "bool", "ary must be numbers", "np.diff(ary)")
+    parts = [F._diff(flat, axis=0)]
     dtype = dtype_of(flat)
     for name in ("to_begin", "to_end"):
         number = how[f"{name}_scalar"]
@@ -106,8 +106,7 @@ def _trapezoid(F: Any, *given: Array, dx: float, axis: int, has_x: bool) -> Arra
     if has_x:
         y, x = alike(F, y, as_float(F, given[1]))
         along = len(x.shape) - 1 if len(x.shape) == 1 else axis
-        after, before = _ends(F, x, along)
-        step = F.broadcast_sub(after, before)
+        step = F._diff(x, axis=along)
         if len(x.shape) == 1:
             step = reshaped(F, step, (step.shape[0],) + (1,) * (len(y.shape) - 1 - axis))
     after, before = _ends(F, y, axis)

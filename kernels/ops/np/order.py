@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from math import prod
 from typing import Any
@@ -121,6 +122,29 @@ def _at_places(F: Any, s: Array, q: Array, n: Any, method: str, nan: bool) -> Ar
     return _between(F, values_at(low), values_at(high), weight)
 
 
+def _at_rank(F: Any, x: Array, q: float, method: str) -> Array:
+    """As `_at_places` for one known fraction of columns, which are not sorted for it. method: also
+    "mean", that of both elements, as the median is defined."""
+    n = x.shape[0]
+    alpha, beta = PLACES.get(method, (1.0, 1.0))
+    place = q * (n + (1 - alpha - beta)) + (alpha - 1)
+    place = min(max(place, 0.0), n - 1.0)
+    low, high = math.floor(place), math.ceil(place)
+    weight = 0.5 if method == "midpoint" else place - low
+    if method in ("lower", "higher", "nearest"):
+        low = high = {"lower": low, "higher": high, "nearest": round(place)}[method]
+        weight = 0.0
+    found = F._ranked(x, axis=0, ranks=(low, high, n - 1))
+    below, above, last = (F.slice_axis(found, axis=0, begin=k, end=k + 1) for k in range(3))
+    if high == low:
+        made = below
+    elif method == "mean":
+        made = F.broadcast_add(below, above) * 0.5
+    else:
+        made = _between(F, below, above, full_like(F, below, weight))
+    return F.where(is_number(F, last), made, last)  # NaN stands last
+
+
 def _quantile(nan: bool, unit: float, fixed: float | None = None) -> Callable[..., Array]:
     """The rule of a quantile. unit: what q is 1 in. fixed: the q of a function without one."""
 
@@ -135,20 +159,23 @@ def _quantile(nan: bool, unit: float, fixed: float | None = None) -> Callable[..
     ) -> Array:
         x, axes = _columns(F, as_float(F, a), axis)
         n, width = x.shape
-        if given:
-            q, shape = cast(F, given[0], "float64"), tuple(given[0].shape)
-            q = reshaped(F, q, (prod(shape), 1)) / unit
-        else:
-            assert q_scalar is not None
-            if not 0 <= q_scalar <= unit:
-                rule = f"q must be between 0 and {unit:g}, got {q_scalar:g}"
-                raise InvalidValue(f"np.quantile: {rule}")
-            q, shape = F._full(shape=(1, 1), dtype="float64", value=q_scalar / unit), ()
+        shape = tuple(given[0].shape) if given else ()
+        if q_scalar is not None and not 0 <= q_scalar <= unit:
+            rule = f"q must be between 0 and {unit:g}, got {q_scalar:g}"
+            raise InvalidValue(f"np.quantile: {rule}")
         out = shape + reduced_shape(tuple(a.shape), axes, keepdims, True)
         if not nan and fixed is None and not n or 0 in shape:
             raise ShapeError("np.quantile", f"a and q must have elements, got {tuple(a.shape)}")
         if not n or not width:
             return F._full(shape=out, dtype=dtype_of(x), value=NAN)
+        if q_scalar is not None and not nan:
+            method = interpolation if fixed is None else "mean"
+            return reshaped(F, _at_rank(F, x, q_scalar / unit, method), out)
+        if given:
+            q = reshaped(F, cast(F, given[0], "float64"), (prod(shape), 1)) / unit
+        else:
+            assert q_scalar is not None
+            q = F._full(shape=(1, 1), dtype="float64", value=q_scalar / unit)
         s = F.sort(x, axis=0)
         if nan:
             some = cast(F, F.sum(is_number(F, x), axis=0, keepdims=True), "float64")

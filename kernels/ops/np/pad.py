@@ -118,12 +118,25 @@ def _padded(F: Any, x: Array, axis: int, before: int, after: int, mode: str, val
     return F.Concat(*kept, dim=axis) if len(kept) > 1 else x
 
 
+def _is_pad(shape: tuple[int, ...], width: Sequence, mode: str) -> bool:
+    """Is it what the operator Pad does, all axes at once?"""
+    least = {"constant": -1, "empty": -1, "edge": 0}  # elements of axes that are padded
+    if mode == "reflect":
+        return all(max(pair) < max(n, 1) for n, pair in zip(shape, width))
+    return mode in least and all(n > least[mode] or not max(pair) for n, pair in zip(shape, width))
+
+
 def _pad(
     F: Any, x: Array, pad_width: Sequence, mode: str, constant_value: Any, reflect_type: str
 ) -> Array:
     if reflect_type != "even":
         raise OperatorError("np.pad", f"reflect_type must be 'even', got {reflect_type!r}")
-    for axis, (before, after) in enumerate(pairs(len(x.shape), pad_width)):
+    width = pairs(len(x.shape), pad_width)
+    if any(map(any, width)) and _is_pad(tuple(x.shape), width, mode):
+        kept = "constant" if mode == "empty" else mode
+        flat = tuple(n for pair in width for n in pair)
+        return F.Pad(x, mode=kept, pad_width=flat, constant_value=constant_value)
+    for axis, (before, after) in enumerate(width):
         if before or after:
             x = _padded(F, x, axis, before, after, mode, constant_value)
     return x

@@ -230,27 +230,21 @@ _position("_npi_nanargmin", "argmin", np.nanargmin, math.inf)
 
 # ---- logic ---------------------------------------------------------------------------------------
 def _truth(name: str, of: str, ref: Callable, aliases: tuple[str, ...]) -> None:
-    def rule(F: Any, a: Array, axis: Any, keepdims: bool) -> Array:
-        if not counted(a, axis):
-            shape = reduced_shape(tuple(a.shape), axes_of(axis, len(a.shape)), keepdims, True)
-            return F._full(shape=shape, dtype="bool", value=float(of == "min"))
-        return reduced(F, of, cast(F, a, "bool"), axis, keepdims)
-
     front(
         name,
-        rule,
+        lambda F, a, axis, keepdims: reduced(F, of, a, axis, keepdims),
         inputs=("a",),
         params=(AXIS, KEEPDIMS),
         aliases=aliases,
         ref=lambda xp, a, axis, keepdims: ref(a, axis=axis, keepdims=keepdims),
         samples=(sample(values([[1, 0, NAN], [2, 3, 1]]), axis=1), *USUAL),
-        doc=f"Over axes: is {'none' if of == 'min' else 'any'} of the elements "
-        f"{'0' if of == 'min' else 'not 0'} (a bool).",
+        doc=f"Over axes: is {'none' if of == '_all' else 'any'} of the elements "
+        f"{'0' if of == '_all' else 'not 0'} (a bool).",
     )
 
 
-_truth("_np_all", "min", np.all, ("_np_alltrue",))
-_truth("_np_any", "max", np.any, ("_np_sometrue",))
+_truth("_np_all", "_all", np.all, ("_np_alltrue",))
+_truth("_np_any", "_any", np.any, ("_np_sometrue",))
 
 
 # ---- means and moments ---------------------------------------------------------------------------

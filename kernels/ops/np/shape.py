@@ -297,8 +297,7 @@ def _rolled(F: Any, x: Array, shift: int, axis: int) -> Array:
     shift = shift % n if n else 0
     if not shift:
         return x
-    back = F.slice_axis(x, axis=axis, begin=n - shift, end=n)
-    return F.Concat(back, F.slice_axis(x, axis=axis, begin=0, end=n - shift), dim=axis)
+    return F._rolled(x, axis=axis, shift=shift)
 
 
 def _roll(F: Any, a: Array, shift: tuple[int, ...], axis: tuple[int, ...] | None) -> Array:

@@ -349,10 +349,7 @@ def _nan_to_num(
     largest = float(np.finfo(dtype).max) if dtype != "bfloat16" else 3.3895313892515355e38
     high = largest if posinf is None else posinf
     low = -largest if neginf is None else neginf
-    number = lambda value: F._full(shape=tuple(x.shape), dtype=dtype, value=value)
-    y = F.where(F.broadcast_equal(x, x), x, number(nan))
-    y = F.where(F._equal_scalar(x, scalar=math.inf), number(high), y)
-    return F.where(F._equal_scalar(x, scalar=-math.inf), number(low), y)
+    return F._with_numbers(x, nan=nan, high=high, low=low)
 
 
 front(
