@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from ..kernels.record import Type
-from ..kernels.size import NoValue, Numbers, Script, Size
+from ..kernels.size import NoValue, Script, is_size
 from ..kernels.spec import Spec
 from .graph import Node, Value, topological, values_of
 from .passes.fold import evaluate
@@ -78,9 +78,7 @@ class Recipe:
         self._given = _picker(varying)
         self._rest = _picker([i for i in range(len(sizes)) if i not in varying])
         self._fixed = self._rest(sizes)
-        self._numbers = Numbers(script)
-        self._more: list[int] = []  # numbers of shapes beside those of the script
-        self._n_numbers = len(script.values)
+        self._script = script
         # tables, of which what has open sizes is filled in: (its place, ...)
         self._types: list[Any] = []
         self._open_types: list[tuple] = []
@@ -92,6 +90,7 @@ class Recipe:
         self._known: dict[Any, int] = {}  # places in the tables, while this is written
         self._write(graphs)
         self._known = {}
+        script.end()
         self._arrays: dict[int, Any] = {}  # of constants without open sizes
 
     # ---- writing ---------------------------------------------------------------------------------
@@ -115,17 +114,12 @@ class Recipe:
         self._sizeless = [v.node not in sized for v in graphs.get("constants", ())]
 
     def _number(self, n: Any) -> int:
-        """The place of a number of a shape."""
-        if n.__class__ is Size:
-            return self._numbers.place(n)
-        key = ("number", n.__class__, n)
-        if key not in self._known:
-            self._known[key] = self._n_numbers + len(self._more)
-            self._more.append(n)
-        return self._known[key]
+        """The place of a number of a shape, or None, among the script's values."""
+        place = self._script.place(n)
+        return self._script.constant(n) if place is None else place
 
     def _type(self, t: Type) -> int:
-        is_open = any([n.__class__ is Size for n in t.shape])
+        is_open = any([is_size(n) for n in t.shape])
         places = [self._number(n) for n in t.shape] if is_open else t.shape
         key = ("type", is_open, *places, t.dtype, t.layout)
         if key not in self._known:
@@ -169,10 +163,9 @@ class Recipe:
         another script."""
         if self._rest(sizes) != self._fixed:
             return None
-        numbers = self._numbers.of(self._given(sizes))
+        numbers = self._script.read(self._given(sizes))
         if numbers is None:
             return None
-        numbers += self._more
         types, typings, attrs = self._types[:], self._typings[:], self._attrs[:]
         for at, pick, dtype, layout in self._open_types:
             types[at] = Type(pick(numbers), dtype, layout)
@@ -206,12 +199,12 @@ class Recipe:
 
 def _has_size(attribute: Any) -> bool:
     """Is an attribute a Size, or has it some? Raises NoValue where they are nested."""
-    if attribute.__class__ is Size:
+    if is_size(attribute):
         return True
     if attribute.__class__ not in (tuple, list):
         return False
     found = [_has_size(x) for x in attribute]
-    if any(f and x.__class__ is not Size for f, x in zip(found, attribute)) or (
+    if any(f and not is_size(x) for f, x in zip(found, attribute)) or (
         any(found) and attribute.__class__ is list
     ):
         raise NoValue
@@ -261,7 +254,7 @@ class Recipes:
             self._refused += 1
             return None
         again = recipe.make(sizes)
-        if again is None or recipe.about != about or not equal(again, graphs):
+        if script.is_lost or again is None or recipe.about != about or not equal(again, graphs):
             self._refused += 1
             return None
         self._made.append(recipe)
