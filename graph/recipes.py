@@ -212,11 +212,13 @@ def _has_size(attribute: Any) -> bool:
 
 
 class Recipes:
-    """The recipes of a structure: graphs that differ only in sizes."""
+    """The recipes of a structure: graphs that differ only in sizes. n_calls: recorded ones, of a
+    structure of a tape."""
 
-    __slots__ = ("_last", "_made", "_refused", "_varying")
+    __slots__ = ("_last", "_made", "_refused", "_varying", "n_calls")
 
-    def __init__(self) -> None:
+    def __init__(self, n_calls: int = 1) -> None:
+        self.n_calls = n_calls
         self._made: list[Recipe] = []
         self._last: tuple[int, ...] | None = None
         self._varying: frozenset[int] = frozenset()
