@@ -93,7 +93,7 @@ def check(known, make, specs, seen):
         assert equal(found[1], fresh), specs
         seen["served"] += 1
         return
-    write = lambda given: (make([s.type for s in with_sizes(specs, given)]), None)
+    write = lambda given: (make([s.type for s in with_sizes(specs, given)]), ())
     seen["written"] += known.learn(sizes_of(specs), write, fresh) is not None
 
 
@@ -128,14 +128,14 @@ def test_recipes_of_every_operator():
         attrs |= {"train": train} if op.train_aware else {}
         outputs = values_of(Node(op, attrs, variables, "node"))
         known, lengths = Recipes(), sorted({n for shape in shapes for n in shape})
-        for _ in range(6):
+        for _ in range(4):
             new = {n: n if rng.random() < 0.4 else rng.choice((*SIZES, 2 * n)) for n in lengths}
             specs = [
                 spec(tuple([new[n] for n in shape]), dtype, cpu())
                 for shape, dtype in zip(shapes, dtypes)
             ]
             check(known, lambda types: made_of(outputs, variables, types, train), specs, seen)
-    assert seen["served"] > 100 and seen["written"] > 400
+    assert seen["served"] > 100 and seen["written"] > 300
 
 
 def learnt(make, *lengths):
@@ -149,14 +149,9 @@ def learnt(make, *lengths):
 def test_attributes_may_become_equal_to_a_constant():
     def make(types):
         x = variable("x", types[0])
-        (n,) = x.shape
-        ends = [
-            F.slice_axis(x, axis=0, begin=0, end=1),
-            F.slice_axis(x, axis=0, begin=n - 1, end=n),
-        ]
-        return made_of(ends, [x], types)
+        return made_of([x * 0.25, x * (1 / x.shape[0])], [x], types)
 
-    learnt(make, 5, 7, 4, 1)
+    learnt(make, 5, 7, 4)
 
 
 def asks(question):
