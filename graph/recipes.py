@@ -257,8 +257,8 @@ class Recipes:
         raises."""
         found = self.find(sizes)
         if found is not None:
-            recipe, graphs = found
-            return Made(graphs, recipe.about, recipe.program(graphs, name), recipe)
+            recipe, filled = found
+            return Made(filled, recipe.about, recipe.program(filled, name), recipe)
         graphs, about = write(None)
         if "steps" not in graphs:
             return Made(graphs, about, None, None)

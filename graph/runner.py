@@ -66,7 +66,7 @@ class Source(Derived):
     def derive(self) -> dict[str, Any]:
         return dict(zip(self.parts, self.typed(self)))
 
-    def keep(self, graphs: dict[str, list[Value]]) -> None:
+    def keep(self, graphs: Graphs) -> None:
         """Takes the graph that a recipe made."""
         self._take({name: graphs[name] for name in self.parts})
 
@@ -489,8 +489,9 @@ class Gradient:
             found.append(differentiated(record(sizes), with_grad, requests))
             return found[-1].exact()
 
-        _, (_, *about), program, _ = known.made(sizes, write, "backward")
-        made = cls(found[0].lower(0) if program is None else program, *about, 0)
+        _, (_, sources, written, rows), program, _ = known.made(sizes, write, "backward")
+        lowered = found[0].lower(0) if program is None else program
+        made = cls(lowered, sources, written, rows, 0)
         made.seconds = time.perf_counter() - start
         return made
 
