@@ -452,9 +452,12 @@ def typed_graph(outputs: Sequence[Value], types: dict[Node, Type], train: bool) 
             attrs = dict(attrs, shape=found.shape[Value(node)])
         if node.op.train_aware and attrs.get("train") is not train:
             attrs = dict(attrs, train=train)
-        if node.op.has(Front):
-            return outputs_of(node.op, inputs, attrs, node)
         ins = [v.type for v in inputs]
+        if node.op.has(Front):
+            try:
+                return outputs_of(node.op, inputs, attrs, node)
+            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+                raise explain(error, node, ins) from None
         if (
             inputs is node.inputs
             and attrs is node.attrs

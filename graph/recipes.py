@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..kernels.record import Type
-from ..kernels.size import NoValue, Numbers, Script, Size
+from ..kernels.size import NoValue, Script, is_size
 from ..kernels.spec import Spec
 from .graph import Node, Value, topological, values_of
 from .passes.fold import evaluate
@@ -20,6 +20,16 @@ from .program import Exact, Program, exact_program
 
 MAX_RECIPES = 4  # of one structure
 Graphs = Mapping[str, Sequence[Value]]
+
+
+# For None: the graphs for the sizes at hand, and what else is known: (device, ...). For Sizes: the
+# same of a recipe. Graphs without the groups of Exact are no single program.
+Write = Callable[[Sequence | None], tuple[Graphs, tuple]]
+
+
+def exact_of(graphs: Graphs) -> Exact:
+    """The groups of an Exact."""
+    return Exact(*[list(graphs[group]) for group in Exact._fields])
 
 
 class Sized:
@@ -72,15 +82,13 @@ class Recipe:
         varying: Sequence[int],
         script: Script,
         graphs: Graphs,
-        about: Any = None,
+        about: tuple = (),
     ):
         self.about = about
         self._given = _picker(varying)
         self._rest = _picker([i for i in range(len(sizes)) if i not in varying])
         self._fixed = self._rest(sizes)
-        self._numbers = Numbers(script)
-        self._more: list[int] = []  # numbers of shapes beside those of the script
-        self._n_numbers = len(script.values)
+        self._script = script
         # tables, of which what has open sizes is filled in: (its place, ...)
         self._types: list[Any] = []
         self._open_types: list[tuple] = []
@@ -92,6 +100,7 @@ class Recipe:
         self._known: dict[Any, int] = {}  # places in the tables, while this is written
         self._write(graphs)
         self._known = {}
+        script.end()
         self._arrays: dict[int, Any] = {}  # of constants without open sizes
 
     # ---- writing ---------------------------------------------------------------------------------
@@ -115,17 +124,12 @@ class Recipe:
         self._sizeless = [v.node not in sized for v in graphs.get("constants", ())]
 
     def _number(self, n: Any) -> int:
-        """The place of a number of a shape."""
-        if n.__class__ is Size:
-            return self._numbers.place(n)
-        key = ("number", n.__class__, n)
-        if key not in self._known:
-            self._known[key] = self._n_numbers + len(self._more)
-            self._more.append(n)
-        return self._known[key]
+        """The place of a number of a shape, or None, among the script's values."""
+        place = self._script.place(n)
+        return self._script.constant(n) if place is None else place
 
     def _type(self, t: Type) -> int:
-        is_open = any([n.__class__ is Size for n in t.shape])
+        is_open = any([is_size(n) for n in t.shape])
         places = [self._number(n) for n in t.shape] if is_open else t.shape
         key = ("type", is_open, *places, t.dtype, t.layout)
         if key not in self._known:
@@ -148,18 +152,18 @@ class Recipe:
 
     def _attributes(self, node: Node) -> int:
         given = node.attrs
-        is_open = {k: found for k, v in given.items() if (found := _has_size(v))}
-        key: tuple = ("attributes", node.op, repr(given)) if is_open else ("same", id(given))
+        opened = [name for name, value in given.items() if _has_size(value)]
+        key: tuple = ("attributes", node.op, repr(given)) if opened else ("same", id(given))
         if key not in self._known:
             self._known[key] = len(self._attrs)
-            if is_open:
+            if opened:
                 filled = []
-                for k in is_open:
-                    several = given[k].__class__ is tuple
-                    numbers = given[k] if several else (given[k],)
-                    filled.append((k, several, _picker([self._number(n) for n in numbers])))
+                for name in opened:
+                    several = given[name].__class__ is tuple
+                    numbers = given[name] if several else (given[name],)
+                    filled.append((name, several, _picker([self._number(n) for n in numbers])))
                 self._open_attrs.append((len(self._attrs), given, filled))
-            self._attrs.append(None if is_open else given)
+            self._attrs.append(None if opened else given)
         return self._known[key]
 
     # ---- reading ---------------------------------------------------------------------------------
@@ -169,10 +173,9 @@ class Recipe:
         another script."""
         if self._rest(sizes) != self._fixed:
             return None
-        numbers = self._numbers.of(self._given(sizes))
+        numbers = self._script.read(self._given(sizes))
         if numbers is None:
             return None
-        numbers += self._more
         types, typings, attrs = self._types[:], self._typings[:], self._attrs[:]
         for at, pick, dtype, layout in self._open_types:
             types[at] = Type(pick(numbers), dtype, layout)
@@ -188,9 +191,9 @@ class Recipe:
             values += values_of(Node(op, attrs[attr], ins, name, typings[typing], extra, source))
         return {name: [values[i] for i in places] for name, places in self._groups}
 
-    def program(self, graphs: Graphs, device: Any, name: str) -> Program:
+    def program(self, graphs: Graphs, name: str) -> Program:
         """The program of what `make` gave."""
-        exact = Exact(*[list(graphs[group]) for group in Exact._fields])
+        exact, device = exact_of(graphs), self.about[0]
         return exact_program(exact, self._constants(exact.constants, device), device, name)
 
     def _constants(self, wanted: Sequence[Value], device: Any) -> list[Any]:
@@ -206,24 +209,36 @@ class Recipe:
 
 def _has_size(attribute: Any) -> bool:
     """Is an attribute a Size, or has it some? Raises NoValue where they are nested."""
-    if attribute.__class__ is Size:
+    if is_size(attribute):
         return True
     if attribute.__class__ not in (tuple, list):
         return False
     found = [_has_size(x) for x in attribute]
-    if any(f and x.__class__ is not Size for f, x in zip(found, attribute)) or (
+    if any(f and not is_size(x) for f, x in zip(found, attribute)) or (
         any(found) and attribute.__class__ is list
     ):
         raise NoValue
     return any(found)
 
 
+class Made(NamedTuple):
+    """Graphs, what else is known of them, and their program; None where it is no single one.
+    recipe: by which they were made, or that makes them too."""
+
+    graphs: Graphs
+    about: tuple
+    program: Program | None
+    recipe: Recipe | None
+
+
 class Recipes:
-    """The recipes of a structure: graphs that differ only in sizes."""
+    """The recipes of a structure: graphs that differ only in sizes. n_calls: recorded ones, of a
+    structure of a tape."""
 
-    __slots__ = ("_last", "_made", "_refused", "_varying")
+    __slots__ = ("_last", "_made", "_refused", "_varying", "n_calls")
 
-    def __init__(self) -> None:
+    def __init__(self, n_calls: int = 1) -> None:
+        self.n_calls = n_calls
         self._made: list[Recipe] = []
         self._last: tuple[int, ...] | None = None
         self._varying: frozenset[int] = frozenset()
@@ -237,15 +252,26 @@ class Recipes:
                 return recipe, graphs
         return None
 
+    def made(self, sizes: tuple[int, ...], write: Write, name: str) -> Made:
+        """What is compiled for these sizes, by a recipe or from scratch. Raises what `write`
+        raises."""
+        found = self.find(sizes)
+        if found is not None:
+            recipe, filled = found
+            return Made(filled, recipe.about, recipe.program(filled, name), recipe)
+        graphs, about = write(None)
+        if "steps" not in graphs:
+            return Made(graphs, about, None, None)
+        exact = exact_of(graphs)
+        arrays = evaluate(exact.constants, about[0])
+        program = exact_program(exact, arrays, about[0], name)
+        return Made(graphs, about, program, self.learn(sizes, write, graphs, about))
+
     def learn(
-        self,
-        sizes: tuple[int, ...],
-        write: Callable[[Sequence], tuple[Graphs, Any]],
-        graphs: Graphs,
-        about: Any = None,
+        self, sizes: tuple[int, ...], write: Write, graphs: Graphs, about: tuple = ()
     ) -> Recipe | None:
-        """What was made for sizes that no recipe serves. Writes a recipe where others were seen
-        before. write: makes the graphs, and what is known about them, for Sizes."""
+        """Writes a recipe, where other sizes were seen before. graphs, about: made for these sizes,
+        which no recipe serves."""
         last, self._last = self._last, sizes
         if last is None or last == sizes or len(self._made) + self._refused >= MAX_RECIPES:
             return None
@@ -257,10 +283,9 @@ class Recipes:
             given[i] = size
         try:
             recipe = Recipe(sizes, varying, script, *write(given))
+            again = None if script.is_lost else recipe.make(sizes)
         except Exception:  # whatever a rule or a pass raises that cannot do without the numbers
-            self._refused += 1
-            return None
-        again = recipe.make(sizes)
+            again = None
         if again is None or recipe.about != about or not equal(again, graphs):
             self._refused += 1
             return None

@@ -22,12 +22,11 @@ from .derived import Derived
 from .digest import digest
 from .graph import Builder, Node, Value, topological, variable
 from .passes import before_gradient
-from .passes.fold import evaluate
 from .passes.gradient import gradient
 from .passes.recompute import replayed
 from .placement import PlacedProgram, lower, one_device
-from .program import Exact, Program, exact_program, optimized
-from .recipes import Graphs, Recipe, Recipes, kinds_of, sizes_of, with_sizes
+from .program import Program, optimized
+from .recipes import Graphs, Made, Recipe, Recipes, kinds_of, sizes_of, with_sizes
 from .tiers import Tiered
 
 FUSED = lookup("_fused")
@@ -67,7 +66,7 @@ class Source(Derived):
     def derive(self) -> dict[str, Any]:
         return dict(zip(self.parts, self.typed(self)))
 
-    def keep(self, graphs: dict[str, list[Value]]) -> None:
+    def keep(self, graphs: Graphs) -> None:
         """Takes the graph that a recipe made."""
         self._take({name: graphs[name] for name in self.parts})
 
@@ -202,21 +201,14 @@ class Forward(Derived):
     def derive(self) -> dict[str, Any]:
         start, source = time.perf_counter(), self.source
         known = None if self.tier else source.known()
-        sizes = sizes_of(source.in_specs) if known is not None else ()
-        found = known.find(sizes) if known is not None else None
-        graphs: Graphs
-        if found is not None:
-            recipe, graphs = found
-            source.keep(graphs)
-            program: Any = recipe.program(graphs, source.in_specs[0].device, source.name)
+        if known is None:
+            made = Made(self._graphs(source), (), None, None)
         else:
-            graphs, program, recipe = self._graphs(source), None, None
-            if known is not None:
-                graphs, program = self._exact(graphs)
-            if program is None:
-                program = self._lower(graphs)
-            elif known is not None:
-                recipe = known.learn(sizes, self._sized, graphs)
+            made = known.made(sizes_of(source.in_specs), self._exact, source.name)
+        graphs, _, found, recipe = made
+        if recipe is not None:
+            source.keep(graphs)
+        program = self._lower(graphs) if found is None else found
         outputs, kept, read = graphs["outputs"], graphs["kept"], set(graphs["read"])
         n_out = len(outputs)
         shadowed = tuple([i for i, v in enumerate(outputs) if v in read])
@@ -271,27 +263,18 @@ class Forward(Derived):
             free=residuals.free(kept, len(outputs)),
         )
 
-    def _exact(self, graphs: dict[str, Sequence[Value]]) -> tuple[Graphs, Program | None]:
-        """The graph with that of its program at tier 0, and this program; None where it is no
-        Program."""
-        device = self.source.in_specs[0].device
+    def _exact(self, sizes: Sequence | None) -> tuple[Graphs, tuple]:
+        """The graph with that of its program at tier 0, if it is one Program. sizes: others of its
+        inputs, as Sizes."""
+        source = self.source if sizes is None else self.source.with_sizes(sizes)
+        graphs, device = self._graphs(source), source.in_specs[0].device
+        if any([v.type != s.type for v, s in zip(graphs["variables"], source.in_specs)]):
+            raise NoValue  # the graph is of one size
         computed = [*graphs["outputs"], *graphs["kept"]]
         if one_device(computed, [device]) is None or has_code(computed):
-            return graphs, None
+            return graphs, ()
         exact = optimized(computed, graphs["variables"], device, None, 0)
-        program = exact_program(exact, evaluate(exact.constants, device), device, self.source.name)
-        return {**graphs, **exact._asdict()}, program
-
-    def _sized(self, sizes: Sequence) -> tuple[Graphs, None]:
-        """The graphs of `_exact` for Sizes."""
-        source = self.source.with_sizes(sizes)
-        graphs = self._graphs(source)
-        for v, s in zip(graphs["variables"], source.in_specs):
-            if v.type != s.type:
-                raise NoValue  # the graph is of one size
-        computed = [*graphs["outputs"], *graphs["kept"]]
-        exact = optimized(computed, graphs["variables"], source.in_specs[0].device, None, 0)
-        return {**graphs, **exact._asdict()}, None
+        return {**graphs, **exact._asdict()}, (device,)
 
     def gradient(self, with_grad: tuple[bool | None, ...]) -> Gradient:
         """The gradient program for this choice of head gradients; see Gradient."""
@@ -382,13 +365,13 @@ class Derivative(NamedTuple):
             layouts=self.layouts,
         )
 
-    def exact(self) -> tuple[Exact | None, Any]:
-        """The graph of its program at tier 0, or None where it has several; the rest."""
+    def exact(self) -> tuple[Graphs, tuple]:
+        """The graph of its program at tier 0, if that is one Program; the rest."""
         device = one_device(self.outputs, self.devices, self.wanted)
-        if device is None or self.layouts or has_code(self.outputs):
-            return None, None
         about = device, self.sources, self.written, self.rows
-        return optimized(self.outputs, self.variables, device, None, 0), about
+        if device is None or self.layouts or has_code(self.outputs):
+            return {}, about
+        return optimized(self.outputs, self.variables, device, None, 0)._asdict(), about
 
 
 def differentiated(
@@ -500,29 +483,15 @@ class Gradient:
         """The gradient at tier 0 of a structure with these recipes. record: its Recording, for
         Sizes if they are given."""
         start = time.perf_counter()
-        cooked = known.find(sizes)
-        if cooked is not None:
-            recipe, graphs = cooked
-            device, sources, written, rows = recipe.about
-            program: Any = recipe.program(graphs, device, "backward")
-            made = cls(program, sources, written, rows, 0)
-        else:
-            found = differentiated(record(None), with_grad, requests)
-            exact, about = found.exact()
-            if exact is None:
-                program = found.lower(0)
-            else:
-                arrays = evaluate(exact.constants, about[0])
-                program = exact_program(exact, arrays, about[0], "backward")
+        found: list[Derivative] = []
 
-                def write(sizes: Sequence) -> tuple[Graphs, Any]:
-                    again, about = differentiated(record(sizes), with_grad, requests).exact()
-                    if again is None:
-                        raise NoValue
-                    return again._asdict(), about
+        def write(sizes: Sequence | None) -> tuple[Graphs, tuple]:
+            found.append(differentiated(record(sizes), with_grad, requests))
+            return found[-1].exact()
 
-                known.learn(sizes, write, exact._asdict(), about)
-            made = cls(program, found.sources, found.written, found.rows, 0)
+        _, (_, sources, written, rows), program, _ = known.made(sizes, write, "backward")
+        lowered = found[0].lower(0) if program is None else program
+        made = cls(lowered, sources, written, rows, 0)
         made.seconds = time.perf_counter() - start
         return made
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .record import lookup
+from .scalar import as_float
 
 
 class Traced:
@@ -25,7 +26,7 @@ class Traced:
 
     def _with(self, other, both, scalar):
         if isinstance(other, (int, float)):
-            return getattr(self.tape, scalar)(self, scalar=float(other))
+            return getattr(self.tape, scalar)(self, scalar=as_float(other))
         return getattr(self.tape, both)(self, other)
 
     def __add__(self, other):
@@ -59,13 +60,13 @@ class Traced:
         return self.tape._mul_scalar(self, scalar=-1.0)
 
     def __rsub__(self, other):
-        return self.tape._rminus_scalar(self, scalar=float(other))
+        return self.tape._rminus_scalar(self, scalar=as_float(other))
 
     def __rtruediv__(self, other):
-        return self.tape._rdiv_scalar(self, scalar=float(other))
+        return self.tape._rdiv_scalar(self, scalar=as_float(other))
 
     def __rpow__(self, other):
-        return self.tape._rpower_scalar(self, scalar=float(other))
+        return self.tape._rpower_scalar(self, scalar=as_float(other))
 
     __radd__ = __add__
     __rmul__ = __mul__

@@ -16,7 +16,7 @@ from ..engine.error import (
     shown,
 )
 from .scalar import UnknownScalar, as_float
-from .size import Size
+from .size import is_size
 
 
 class _Required:
@@ -106,7 +106,7 @@ def _literal(value):
 
 def _whole(value: Any) -> Any:
     """An int that kernels can hold, or a Size. Raises OverflowError."""
-    number = value if value.__class__ is Size else value.__index__()
+    number = value if is_size(value) else value.__index__()
     if not -(1 << 63) <= number < 1 << 63:
         raise OverflowError
     return number

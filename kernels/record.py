@@ -183,8 +183,8 @@ class Operator(Remembered):
         """What distinguishes complete attributes: their values, in the record's order."""
         for name in self.float_params:
             value = attrs[name]
-            if value == 0 or type(value) is tuple:
-                return (repr(attrs),)  # distinguishes 0.0 from -0.0, which are equal
+            if value == 0 or type(value) is tuple:  # tells 0.0 from -0.0, which are equal
+                return (*attrs.values(), *[repr(attrs[p]) for p in self.float_params])
         return attrs.values()
 
     def shared(self, attrs: dict[str, Any]) -> dict[str, Any]:

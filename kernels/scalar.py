@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .size import Size
+from .size import is_size
 
 
 class UnknownScalar(Exception):
@@ -58,7 +58,7 @@ def value_of(scalar: float | OpenScalar, scalars: Sequence[float]) -> float:
 
 def as_float(value: Any) -> float | OpenScalar:
     """What a "float" parameter accepts."""
-    if value.__class__ is Size:
+    if is_size(value):
         return value.as_float()
     return value if isinstance(value, OpenScalar) else float(value)
 

@@ -23,97 +23,126 @@ class NoValue(TypeError):
 
 
 class Script:
-    """What code did with Sizes, in its order. given: the sizes it began with."""
+    """What code did with Sizes, in its order.
+
+    given: the sizes it began with, the first of the values. is_lost: something was asked that is
+    not written down. The code may have caught NoValue and gone another way, so the script is worth
+    nothing.
+    """
 
     def __init__(self, given: Sequence[int]):
-        self.values: list[Any] = []
-        self.constants: list[tuple[int, Any]] = []  # (place among the values, number)
-        # (function, places of its operands, the answer; None where the result is another Size)
-        self.steps: list[tuple[Callable, int, int, bool | None]] = []
-        self._places: dict[tuple, int] = {}
-        self._sizes: list[Size | None] = []
-        self.given = [self._size(self._add(n)) for n in given]
-
-    def _add(self, value: Any) -> int:
-        self.values.append(value)
-        self._sizes.append(None)
-        return len(self.values) - 1
-
-    def _size(self, place: int) -> Size:
-        """The one Size of a place: equal expressions are the same object."""
-        found = self._sizes[place]
-        if found is None:
-            found = self._sizes[place] = Size(self, place)
-        return found
+        self.values: list[Any] = list(given)
+        self.is_lost = False
+        # (function, places of its operands, place of the result, None) or, of a question,
+        # (function, places of its operands, -1, the answer)
+        self._steps: list[tuple[Callable, int, int, int, bool | None]] = []
+        self._made: dict[tuple, Any] = {}  # the Size, place or answer of what was met before
+        self.given = [Size(self, i) for i in range(len(given))]
 
     def place(self, x: Any) -> int | None:
-        """Where an operand is; None for what is no number."""
-        if x.__class__ is Size:
-            return x.place if x.script is self else None
-        if x.__class__ not in (int, float, bool):
+        """Where a Size or a number is among the values; None for what is neither."""
+        kind = type(x)
+        if kind is Size and x.script is self:
+            return x.place
+        if kind not in (int, float, bool):
+            self.is_lost |= hasattr(x, "__float__")  # a number of NumPy, a Size of another script
             return None
-        key = (x.__class__, repr(x))  # tells -0.0 from 0.0
-        if key not in self._places:
-            self._places[key] = self._add(x)
-            self.constants.append((self._places[key], x))
-        return self._places[key]
+        return self.constant(x)
 
-    def compute(self, function: Callable, a: Any, b: Any) -> Any:
-        """Another Size."""
-        place = self._step(function, a, b, False)
-        return place if place is NotImplemented else self._size(place)
+    def constant(self, x: Any) -> int:
+        """Where something that is the same for all sizes is among the values."""
+        key = (type(x), repr(x))  # tells -0.0 from 0.0
+        if key not in self._made:
+            self._made[key] = len(self.values)
+            self.values.append(x)
+        return self._made[key]
 
-    def ask(self, function: Callable, a: Any, b: Any) -> Any:
-        """The answer for the sizes that it began with."""
-        return self._step(function, a, b, True)
-
-    def _step(self, function: Callable, a: Any, b: Any, is_question: bool) -> Any:
-        """A question's answer, or the place of another size; what was done before is kept."""
+    def step(self, function: Callable, a: Any, b: Any, is_question: bool) -> Any:
+        """The answer for the sizes that it began with, or another Size. Equal expressions are the
+        same object."""
         i, j = self.place(a), self.place(b)
         if i is None or j is None:
             return NotImplemented
         key = (function, i, j)
-        if key not in self._places:
-            made = function(self.values[i], self.values[j])
-            self.steps.append((function, i, j, made if is_question else None))
-            self._places[key] = made if is_question else self._add(made)
-        return self._places[key]
+        if key not in self._made:
+            made, at = function(self.values[i], self.values[j]), -1
+            if not is_question:
+                at = len(self.values)
+                self.values.append(made)
+            self._steps.append((function, i, j, at, made if is_question else None))
+            self._made[key] = made if is_question else Size(self, at)
+        return self._made[key]
+
+    def end(self) -> None:
+        """Forgets what only writing needs."""
+        self.given, self._made = [], {}
+
+    def read(self, given: Sequence) -> list | None:
+        """The values for other sizes, or for Sizes of another script; None where a question has
+        another answer."""
+        values = self.values[:]
+        values[: len(given)] = given
+        try:
+            for function, i, j, at, answer in self._steps:
+                made = function(values[i], values[j])
+                if answer is None:
+                    values[at] = made
+                elif made is not answer:
+                    return None
+        except (ArithmeticError, TypeError):
+            return None
+        return values
 
 
 def _arithmetic(function: Callable, swapped: bool = False) -> Any:
     if swapped:
-        return lambda self, other: self.script.compute(function, other, self)
-    return lambda self, other: self.script.compute(function, self, other)
+        return lambda self, other: self.script.step(function, other, self, False)
+    return lambda self, other: self.script.step(function, self, other, False)
 
 
 def _comparison(function: Callable) -> Any:
-    return lambda self, other: self.script.ask(function, self, other)
+    return lambda self, other: self.script.step(function, self, other, True)
 
 
 def _no_value(self: Any, *_: Any) -> Any:
+    self.script.is_lost = True
     raise NoValue
 
 
+def _no_hash(self: Any) -> int:
+    raise NoValue  # caches expect it and do without
+
+
 class Size:
-    """A number of a Script; see above."""
+    """A number of a Script; see above. For isinstance it is an int or a float, as the number is:
+    rules ask for that, and C code does not."""
 
     __slots__ = ("place", "script")
 
     def __init__(self, script: Script, place: int):
         self.script, self.place = script, place
 
+    __class__ = property(lambda self: type(self.script.values[self.place]))  # type: ignore[assignment]
+
     def __repr__(self):
         return f"size{self.place}"
 
     def __bool__(self):
-        return self.script.ask(operator.ne, self, 0)
+        return self.script.step(operator.ne, self, 0, True)
 
     def __neg__(self):
-        return self.script.compute(_negative, self, 0)
+        return self.script.step(_negative, self, 0, False)
+
+    def __divmod__(self, other):
+        return self // other, self % other
+
+    def __pow__(self, other):
+        n = _no_value(other) if is_size(other) else other  # whose sign decides the kind of number
+        return self.script.step(operator.pow, self, n, False)
 
     def as_float(self) -> Any:
         """The float of the same number."""
-        return self.script.compute(_float_of, self, 0)
+        return self.script.step(_float_of, self, 0, False)
 
     __add__, __radd__ = _arithmetic(operator.add), _arithmetic(operator.add, True)
     __sub__, __rsub__ = _arithmetic(operator.sub), _arithmetic(operator.sub, True)
@@ -126,9 +155,16 @@ class Size:
     __eq__, __ne__ = _comparison(operator.eq), _comparison(operator.ne)
     __lt__, __le__ = _comparison(operator.lt), _comparison(operator.le)
     __gt__, __ge__ = _comparison(operator.gt), _comparison(operator.ge)
-    # a hash would tell two sizes apart without asking
-    __hash__ = __index__ = __int__ = __float__ = __round__ = _no_value  # type: ignore[assignment]
-    __copy__ = __deepcopy__ = __reduce_ex__ = _no_value  # type: ignore[assignment]
+    __hash__ = _no_hash  # a hash would tell two sizes apart without asking
+    __index__ = __int__ = __float__ = __round__ = __abs__ = _no_value
+    __floor__ = __ceil__ = __trunc__ = is_integer = _no_value
+    __rpow__ = __rdivmod__ = __and__ = __rand__ = __lshift__ = __rshift__ = __copy__ = _no_value
+    __deepcopy__ = __reduce_ex__ = _no_value
+
+
+def is_size(x: Any) -> bool:
+    """Is it a Size? Its class says int or float."""
+    return type(x) is Size
 
 
 def _negative(n: Any, _: int) -> Any:
@@ -136,36 +172,4 @@ def _negative(n: Any, _: int) -> Any:
 
 
 def _float_of(n: Any, _: int) -> Any:
-    return n.as_float() if n.__class__ is Size else float(n)
-
-
-class Numbers:
-    """A finished Script: its numbers for other sizes."""
-
-    def __init__(self, script: Script):
-        n_given = len(script.given)
-        self.constants = [x for _, x in script.constants]
-        new = {i: i for i in range(n_given)}
-        new.update((at, n_given + k) for k, (at, _) in enumerate(script.constants))
-        for i in range(len(script.values)):
-            new.setdefault(i, len(new))
-        self.steps = [(f, new[i], new[j], answer) for f, i, j, answer in script.steps]
-        self._new = new
-
-    def place(self, size: Size) -> int:
-        """Where the number of a Size is among those that `of` gives."""
-        return self._new[size.place]
-
-    def of(self, given: Sequence) -> list | None:
-        """All numbers for these sizes, or Sizes; None where a question has another answer."""
-        values = [*given, *self.constants]
-        try:
-            for function, i, j, answer in self.steps:
-                made = function(values[i], values[j])
-                if answer is None:
-                    values.append(made)
-                elif made is not answer:
-                    return None
-        except (ArithmeticError, TypeError):
-            return None
-        return values
+    return n.as_float() if is_size(n) else float(n)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ..engine.error import OperatorError
 from .extent import Contradiction, Undecided, Way
+from .size import NoValue
 
 MAX_WAYS = 96  # through one rule; beyond, nothing is concluded
 MAX_NDIM = 6  # of inputs of which nothing is known, unless known arrays have more
@@ -60,6 +61,8 @@ def explore(rule: Callable[[Way], object]) -> tuple[list, list] | None:
             pass
         except REFUSALS as refusal:
             errors.append(refusal.with_traceback(None))  # its frames hold this list
+        except NoValue:  # of a Size
+            raise
         except (Undecided, TypeError, AttributeError, RecursionError):
             return None
         waiting += way.alternatives(len(answers))

@@ -24,6 +24,7 @@ from .tape import TapeNode, Variable, expand, keeps_input
 
 MAX_PROGRAMS = 4096  # that are kept,
 MAX_CALLS = 1 << 17  # and of how many calls and instructions of graphs in all
+MAX_RECIPES = 256  # structures that have some
 
 
 def reachable(entries: Any, since: int = -1) -> list[TapeNode]:
@@ -176,12 +177,14 @@ def _recipes_of(key: tuple) -> Recipes | None:
         return None
     ends = [(a, b if b.__class__ is int else kinds_of([b])) for a, b in heads]
     try:
-        return _recipes.setdefault((*kinds, *steps[1::2], *ends, with_grad, reqs), Recipes())
+        whole = (*kinds, *steps[1::2], *ends, with_grad, reqs)
+        return _recipes.setdefault(whole, Recipes(n_calls=len(kinds)))
     except TypeError:  # an attribute that is a list
         return None
 
 
-_recipes = Recent(256)
+# the key of a tape of 1,000 calls takes 0.2 MB
+_recipes = Recent(MAX_RECIPES, MAX_CALLS // 4, lambda known: known.n_calls)
 
 
 class Backward(Tiered):

@@ -139,8 +139,12 @@ def _permutation(node: Node, inputs: Sequence[Value]) -> Found:
 
 
 def _view(node: Node, inputs: Sequence[Value]) -> Found:
-    """A view of a view is one view; a view of the same shape is nothing."""
+    """A view of a view is one view; a view of the same shape is nothing; ones and zeros under
+    another shape are ones and zeros."""
     source = inputs[0]
+    constant = _constant(source)
+    if constant is not None and source.dtype == node.types[0].dtype:
+        return _of(constant, node), None
     if source.node.op is not None and source.node.op.has(SameMemory):
         source = source.node.inputs[0]
     if source.type == node.types[0]:

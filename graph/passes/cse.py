@@ -7,6 +7,7 @@ two.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from .._graph import kinds, merge
@@ -24,26 +25,29 @@ def cse(outputs: Sequence[Value]) -> list[Value]:
     return merge(list(outputs), order, numbers, [_name(n, same) for n in alike], pinned)
 
 
-class _Numbers(dict):
+class _Numbers:
     """A number for each operator with its attributes. Attributes that have no hash, as a Size,
-    are compared with one another."""
+    are compared with all others: they may be equal to a constant."""
 
     def __init__(self) -> None:
-        self._others: list[tuple] = []
-
-    def __missing__(self, key: tuple) -> int:
-        made = self[key] = len(self) + len(self._others)
-        return made
+        self._hashed: dict[tuple, int] = {}
+        self._others: list[tuple[tuple, int]] = []
+        self._next = itertools.count().__next__
 
     def of(self, key: tuple) -> int:
         try:
-            return self[key]
+            found, others = self._hashed.get(key), self._others
         except TypeError:
-            for other, number in self._others:
-                if other == key:
-                    return number
-            self._others.append((key, len(self) + len(self._others)))
-            return self._others[-1][1]
+            found, others = None, [*self._hashed.items(), *self._others]
+        if found is None:
+            found = next((number for other, number in others if other == key), None)
+        if found is None:
+            found = self._next()
+            if others is self._others:
+                self._hashed[key] = found
+            else:
+                self._others.append((key, found))
+        return found
 
 
 def _name(node: Node, same: _Numbers) -> int | None:

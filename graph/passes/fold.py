@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 from ...engine._array import invoke
-from ...kernels.plan import make_plan, scalars_of
+from ...kernels.plan import make_plan, of_programs, scalars_of
 from ...kernels.spec import ITEM_BYTES
 from ..effects import Effects
 from ..graph import Node, Value, rewrite, topological, values_of, variable
@@ -60,7 +60,7 @@ def evaluate(wanted: Sequence[Value], device: Any) -> list[Any]:
     for node in topological(wanted):
         inputs = [arrays[v] for v in node.inputs]
         specs = [a._spec for a in inputs]
-        plan = make_plan(node.operation, node.attrs, specs, device, node.types)
+        plan = make_plan(node.operation, node.attrs, specs, device, node.types, of_programs)
         made = invoke(
             plan.handle,
             plan.in_specs,

@@ -36,9 +36,22 @@ def slices(op: str, shape: Shape, begin: Ends, end: Ends, step: Ends = ()) -> tu
 
 def sliced(op: str, shape: Shape, begin: Ends, end: Ends, step: Ends = ()) -> tuple[int, ...]:
     return tuple(
-        n if s == ALL else any_size(n) if is_unknown(n) else len(range(*s.indices(n)))
+        n if s == ALL else any_size(n) if is_unknown(n) else _length(s, n)
         for s, n in zip(slices(op, shape, begin, end, step), shape)
     )
+
+
+def _length(s: slice, n: int) -> int:
+    """len(range(*s.indices(n))), which cannot be had of a Size."""
+    step = 1 if s.step is None else s.step
+    low, high = (0, n) if step > 0 else (-1, n - 1)
+
+    def place(given: int | None, default: int) -> int:
+        return default if given is None else min(max(given + n if given < 0 else given, low), high)
+
+    first, last = (low, high) if step > 0 else (high, low)
+    span = place(s.stop, last) - place(s.start, first)
+    return max((span + step + (-1 if step > 0 else 1)) // step, 0)
 
 
 def part(

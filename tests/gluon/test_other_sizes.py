@@ -170,3 +170,13 @@ def test_sizes_that_do_not_fit_raise_what_a_trace_raises():
     with pytest.raises(mx.MXNetError, match="shape"):
         net(nd.ones((2, 3, WIDTH + 1)))
     net(nd.ones((2, 5, WIDTH)))
+
+
+@pytest.mark.parametrize("first", [2, 0])
+def test_operators_of_np_name_the_line_for_any_sizes(first):
+    net = nn.HybridLambda(lambda F, x: F.np.insert(x, 1, 3.0, axis=0))
+    net.hybridize()
+    if first:
+        net(mx.np.ones((first, 3)))
+    with pytest.raises(mx.MXNetError, match=r"test_other_sizes.py:\d+, node"):
+        net(mx.np.ones((0, 3)))

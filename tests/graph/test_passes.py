@@ -209,6 +209,7 @@ IDENTITIES = {
     "idle dropout": (F.Dropout(x, p=0.0), []),
     "dropout": (F.Dropout(x, p=0.5), ["Dropout"]),
     "ones spread": (F.broadcast_to(F._ones(shape=(1, 3)), shape=(2, 3)), ["_ones"]),
+    "x * ones seen as rows": (F.broadcast_mul(x, F.Reshape(F._ones(shape=(3,)), shape=(1, 3))), []),
 }
 
 
