@@ -53,12 +53,7 @@ static void switch_bit(int bit, int on)
 void pl_profiler_set(int on) { switch_bit(PL_RECORDS, on); }
 void pl_profiler_print(int on) { switch_bit(PL_PRINTS, on); }
 
-const char *pl_profiler_set_layer(const char *layer)
-{
-    const char *before = pl_profiler_layer;
-    pl_profiler_layer = layer;
-    return before;
-}
+void pl_profiler_set_layer(const char *layer) { pl_profiler_layer = layer; }
 
 void pl_profiler_name_waits(const char *name, int32_t location)
 {
