@@ -10,6 +10,7 @@ from typing import Protocol
 from ..engine.critical_path import Piece
 from ..engine.profile_events import Span
 from ..engine.profile_trace import ORDER, in_flight, kinds, row
+from ..engine.svg import SCALED
 
 
 class Step(Protocol):
@@ -82,8 +83,8 @@ class _Picture:
         height = self.bottom + 26
         head = (
             f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height:.0f}'"
-            f" width='{WIDTH}' height='{height:.0f}' font-family='system-ui, sans-serif'"
-            f" font-size='{FONT}' fill='{INK}' role='img'>"
+            f" width='{WIDTH}' height='{height:.0f}' style='{SCALED}' font-size='{FONT}'"
+            f" font-family='system-ui, sans-serif' fill='{INK}' role='img'>"
         )
         parts = [head, f"<title>{escape(self.line.title)}</title>", MARK]
         parts.append(f"<rect width='{WIDTH}' height='{height:.0f}' fill='#fff'/>")
