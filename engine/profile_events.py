@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from typing import Any, NamedTuple
 
 from . import layers, location
@@ -72,6 +73,13 @@ def take() -> list[Span]:
     _name_threads()
     while n := lib.pl_profiler_take(buffer, TAKE):
         found += [_span(e) for e in buffer[0:n]]
+    if lost := lib.pl_profiler_lost():
+        warnings.warn(
+            f"profiler: {lost} events were lost: there was no room for them\n  fix: profile fewer"
+            " steps, or call profiler.dumps() now and then",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     found.sort(key=lambda s: s.start)
     return _whole_waits(_parts(found))
 

@@ -45,9 +45,7 @@ def svg(width: float, height: float, parts: Sequence[str]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}"'
         f' style="{SCALED}" viewBox="0 0 {width:g} {height:g}" font-family="{FONT}"'
-        f' font-size="11" fill="{INK}">'
-        + "".join(parts)
-        + "</svg>"
+        f' font-size="11" fill="{INK}">' + "".join(parts) + "</svg>"
     )
 
 

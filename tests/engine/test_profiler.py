@@ -378,6 +378,12 @@ net.initialize()
 net.hybridize()
 net(nd.ones((2, 5))).wait_to_read()
 (nd.ones((2, 3)) * 2).wait_to_read()
+class Loop(mx.gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        return F.contrib.foreach(lambda row, s: (F.tanh(row), s), x, F.zeros((1,)))[0]
+loop = Loop()
+loop.hybridize()
+loop(nd.ones((2, 3))).wait_to_read()
 """
     _, printed = child.run(script, PLAIT_LOG="ops")
     assert re.search(r"plait ops: \S+ +_mul_scalar \(2, 3\) -> \(2, 3\)  \d+\.\d us\n", printed), (
@@ -386,6 +392,27 @@ net(nd.ones((2, 5))).wait_to_read()
     assert re.search(r"   FullyConnected .*-> \(2, 3\) \[0 \(Dense\)\]  \d+\.\d us\n", printed), (
         printed
     )
+    (loop,) = re.findall(r"\S( +)_foreach .* us\n", printed)
+    bodies = re.findall(r"\S( +)tanh .* us\n", printed)
+    assert bodies == [loop + "  "] * 2, printed  # the body is indented below its loop
+
+
+def test_events_without_room_are_counted(monkeypatch):
+    lost = iter([7, 0])
+    monkeypatch.setattr(profile_events, "lib", _WithLost(lost))
+    with pytest.warns(RuntimeWarning, match="7 events were lost"):
+        profile_events.take()
+    profile_events.take()  # the warning is given once
+
+
+class _WithLost:
+    """The core, which has lost events."""
+
+    def __init__(self, lost):
+        self.pl_profiler_lost = lost.__next__
+
+    def __getattr__(self, name):
+        return getattr(lib, name)
 
 
 def test_an_operation_that_crashes_is_the_last_line():
