@@ -30,6 +30,7 @@ def _find(block: Any, above: Layer) -> _Place:
     place = above
     while isinstance(place, _Place):
         outer = place.block()
+        assert outer is not None  # it is running
         if outer is block:
             return _Place(above, place.path, block)
         for key, child in outer._children.items():
