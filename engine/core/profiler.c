@@ -162,7 +162,7 @@ __attribute__((constructor)) static void profiler_init(void) { pthread_key_creat
 
 /* The thread whose line has no end yet, and the start of its event. A crash leaves this line as the last one. */
 static struct { const void *thread; int64_t start_ns; } line;
-static _Thread_local int depth;      /* instructions that this thread is in: bodies of control flow have some of their own */
+static _Thread_local int depth;      /* instructions that this thread is in: a loop, and one of its body */
 
 static void line_begin(const char *row, const pl_event *e)
 {
