@@ -328,7 +328,7 @@ def name_waits() -> None:
     """For the profiler: this thread's waits are of the user's line, and have the name of the
     function that was called there, such as asnumpy."""
     at, function = location.capture_call()
-    lib.pl_profiler_name_waits(layers.pointer(function), at)
+    lib.pl_profiler_name_waits(layers.named(function).pointer, at)
 
 
 def set_bulk_size(size: int) -> int:

@@ -7,21 +7,33 @@ and searches for NaN. Whoever runs a layer looks at `watched` first.
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 from ._core import ffi, lib
 
 watched = 0
 
 _lock = threading.Lock()
-_pointers: dict[str | None, Any] = {None: ffi.NULL}  # names in the core are never freed
+
+
+class Layer:
+    """A layer, as threads enter it. pointer: of its name in the core, which is never freed."""
+
+    __slots__ = ("name", "pointer")
+
+    def __init__(self, name: str | None):
+        self.name = name
+        self.pointer = ffi.NULL if name is None else lib.pl_name(name.encode(errors="replace"))
+
+
+_named: dict[str | None, Layer] = {None: Layer(None)}
 
 
 class _Own(threading.local):
-    name: str | None = None
+    def __init__(self) -> None:
+        self.inside = [_named[None]]  # the layers that this thread is in, its own last
 
 
-own = _Own()  # the layer of this thread
+own = _Own()
 
 
 def watch(on: bool) -> None:
@@ -33,23 +45,27 @@ def watch(on: bool) -> None:
 
 def current() -> str | None:
     """The layer of this thread, or None."""
-    return own.name
+    return own.inside[-1].name
 
 
-def enter(name: str | None) -> str | None:
-    """This thread's operations are of that layer from now on. Returns the layer before."""
-    before, own.name = own.name, name
-    lib.pl_profiler_set_layer(pointer(name))
-    return before
-
-
-def pointer(name: str | None) -> Any:
-    """The name as the core keeps it."""
-    found = _pointers.get(name)
+def named(name: str | None) -> Layer:
+    """The layer of a name."""
+    found = _named.get(name)
     if found is None:
-        assert name is not None
-        found = _pointers[name] = lib.pl_name(name.encode(errors="replace"))
+        found = _named[name] = Layer(name)
     return found
+
+
+def enter(layer: Layer) -> None:
+    """This thread's operations are of that layer from now on, until `leave`."""
+    own.inside.append(layer)
+    lib.pl_profiler_set_layer(layer.pointer)
+
+
+def leave() -> None:
+    """This thread's operations are of the layer before."""
+    own.inside.pop()
+    lib.pl_profiler_set_layer(own.inside[-1].pointer)
 
 
 def joined(outer: str | None, inner: str | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from typing import Any, NamedTuple
 
 from . import layers, location
@@ -24,7 +25,8 @@ class Span(NamedTuple):
     in_flight: it overlaps with others of its thread. seq: the number of its operation, of an
     instruction that of its program; of a wait that of the operation waited for; 0: none. cause: the
     operation whose end let it start; 0: it could start when it was pushed. pushed, pusher: when and
-    by which thread; 0, "": of no push.
+    by which thread; 0, "": of no push. goes_on: a later part of an operation
+    that waited in the middle.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Span(NamedTuple):
     pushed: int = 0
     pusher: str = ""
     used_bytes: int = 0
+    goes_on: bool = False
 
 
 _texts: dict[Any, str] = {}  # the core's names are never freed: one decoding each
@@ -70,8 +73,29 @@ def take() -> list[Span]:
     _name_threads()
     while n := lib.pl_profiler_take(buffer, TAKE):
         found += [_span(e) for e in buffer[0:n]]
+    if lost := lib.pl_profiler_lost():
+        warnings.warn(
+            f"profiler: {lost} events were lost: there was no room for them\n  fix: profile fewer"
+            " steps, or call profiler.dumps() now and then",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     found.sort(key=lambda s: s.start)
-    return _whole_waits(found)
+    return _whole_waits(_parts(found))
+
+
+def _parts(spans: list[Span]) -> list[Span]:
+    """Marks what goes on: only an operation's first part was queued for it."""
+    begun, found = set[int](), list[Span]()
+    for s in spans:
+        pushed = s.category == "operator" and s.pushed != 0  # what a GPU's stream did is not
+        if pushed and s.seq in begun:
+            args = {k: v for k, v in s.args.items() if k != "queued_us"}
+            s = s._replace(args=args, goes_on=True)
+        elif pushed:
+            begun.add(s.seq)
+        found.append(s)
+    return found
 
 
 def _span(e: Any) -> Span:

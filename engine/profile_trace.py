@@ -21,7 +21,8 @@ from .profile_events import Span
 IDS = 1 << 40  # arrows of a process have numbers below; the process's number stands above
 PUSH_NS = 1000  # how long a push is drawn, at most
 BOOT = "/proc/sys/kernel/random/boot_id"
-ORDER = ("MainThread", "Thread", "cpu(", "gpu", "io(", "comm(", "thread pool")  # of the tracks
+MAIN = "MainThread"
+ORDER = (MAIN, "Thread", "cpu(", "gpu", "io(", "comm(", "thread pool")  # of the tracks
 
 Event = dict[str, Any]
 
@@ -41,6 +42,11 @@ def place() -> tuple[int, int]:
     return (0, 1) if found is None else (found.rank, found.size)
 
 
+def in_flight(thread: str, number: int) -> str:
+    """The name of a thread's track of operations in flight."""
+    return f"{thread} in flight" + (f" {number}" if number > 1 else "")
+
+
 def row(span: Span, ends: dict[str, int]) -> str:
     """The track of a span, given those before it: spans of one track must not overlap, so each
     operation in flight gets the first track that is free. ends: when each track's last one
@@ -48,7 +54,7 @@ def row(span: Span, ends: dict[str, int]) -> str:
     if not span.in_flight:
         return span.thread
     for number in itertools.count(1):
-        name = f"{span.thread} in flight" + (f" {number}" if number > 1 else "")
+        name = in_flight(span.thread, number)
         if ends.get(name, 0) <= span.start:
             break
     ends[name] = span.end
@@ -71,6 +77,7 @@ class Trace:
     def __init__(self, rank: int = 0, n_ranks: int = 1):
         self.pid, self.events = rank, list[Event]()
         self._tracks: dict[str, int] = {}
+        self._n_arrows = 0
         name = "plait" if n_ranks == 1 else f"plait, rank {rank} of {n_ranks}"
         self._describe("process_name", {"name": name})
         self._describe("process_sort_index", {"sort_index": rank})
@@ -79,10 +86,12 @@ class Trace:
         self.events.append({"ph": "M", "pid": self.pid, "name": what, "args": args, **more})
 
     def track(self, name: str) -> int:
-        """The number of a track."""
+        """The number of a track: of the main thread the process's, as on Linux. Viewers take 0 for
+        the process's number too, so no other track has these two."""
         found = self._tracks.get(name)
         if found is None:
-            found = self._tracks[name] = len(self._tracks)
+            number = self.pid if name == MAIN else self.pid + 1 + len(self._tracks)
+            found = self._tracks[name] = number
             self._describe("thread_name", {"name": name}, tid=found)
             at = next((i for i, start in enumerate(ORDER) if name.startswith(start)), 1)
             self._describe("thread_sort_index", {"sort_index": at}, tid=found)
@@ -95,16 +104,15 @@ class Trace:
         common = {"ph": phase, "name": name, "cat": category, "ts": at_ns / 1000}
         self.events.append({**common, "pid": self.pid, "tid": self.track(track), **more})
 
-    def counter(self, name: str, category: str, at_ns: int, value: float) -> None:
-        """A number from a moment on."""
+    def counter(self, name: str, category: str, at_ns: int, value: float, unit: str) -> None:
+        """A number from a moment on. Perfetto calls its track by name and unit."""
         common = {"ph": "C", "name": name, "cat": category, "ts": at_ns / 1000, "pid": self.pid}
-        self.events.append({**common, "args": {name: value}})
+        self.events.append({**common, "args": {unit: value}})
 
-    def arrow(
-        self, number: int, kind: str, start: tuple[str, float], end: tuple[str, float]
-    ) -> None:
+    def arrow(self, kind: str, start: tuple[str, float], end: tuple[str, float]) -> None:
         """From (track, ns) to (track, ns); both lie in a span."""
-        number += self.pid * IDS
+        number = self.pid * IDS + self._n_arrows
+        self._n_arrows += 1
         self.add("s", start[0], kind, kind, start[1], id=number)
         self.add("f", end[0], kind, kind, end[1], id=number, bp="e")
 
@@ -119,19 +127,19 @@ class Trace:
         edges = _Edges(spans)
         for s, track in zip(spans, rows):
             if s.category == "wait":
-                self._from_op(3 * s.seq, "ends", ops.get(s.seq), track, s.start, s.end)
+                self._from_op("ends", ops.get(s.seq), track, s.start, s.end)
             if s.category != "operator":
                 continue
-            if s.pushed and s.pusher != s.thread:
+            if s.pushed and s.pusher != s.thread and not s.goes_on:
                 length = edges.room(s.pusher, s.pushed)
                 args = {k: v for k, v in s.args.items() if k in ("layer", "line")}
                 self.add(
                     "X", s.pusher, f"push {s.name}", "push", s.pushed, dur=length / 1000, args=args
                 )
-                self.arrow(3 * s.seq + 1, "push", (s.pusher, s.pushed), (track, s.start))
-            self._from_op(3 * s.seq + 2, "then", ops.get(s.cause), track, s.start, s.start)
+                self.arrow("push", (s.pusher, s.pushed), (track, s.start))
+            self._from_op("then", ops.get(s.cause), track, s.start, s.start)
 
-    def _from_op(self, number, kind, op, track: str, at: int, until: int) -> None:
+    def _from_op(self, kind, op, track: str, at: int, until: int) -> None:
         """An arrow from the end of an operation to a span on a track, within [at, until]."""
         if op is None:
             return
@@ -139,7 +147,7 @@ class Trace:
         leaves = min(max(span.end - 1, span.start), max(until - 1, span.start))
         arrives = min(max(leaves, at), max(until - 1, at))
         if leaves <= arrives:
-            self.arrow(number, kind, (its_track, leaves), (track, arrives))
+            self.arrow(kind, (its_track, leaves), (track, arrives))
 
 
 class _Edges:
@@ -229,6 +237,8 @@ def _shift(about: dict[str, Any], first: dict[str, Any]) -> float:
 
 def _moved(events: list[Event], pid: int, shift_us: float) -> Iterable[Event]:
     for e in events:
+        if "tid" in e:
+            e["tid"] += pid - e["pid"]
         e["pid"] = pid
         if "ts" in e:
             e["ts"] += shift_us

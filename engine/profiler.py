@@ -176,7 +176,8 @@ def _trace() -> list[dict[str, Any]]:
     for s in sorted(_samples, key=lambda s: s.at):
         if last.get(s.name) != s.value:
             last[s.name] = s.value
-            trace.counter(s.name, s.category, s.at, s.value)
+            unit = "bytes" if s.category == DEVICE_STORAGE else "value"
+            trace.counter(s.name, s.category, s.at, s.value, unit)
     for m in _marks:
         trace.add("i", m.thread, m.name, m.category, m.at, s=m.scope)
     return trace.events

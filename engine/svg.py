@@ -12,6 +12,7 @@ from . import files
 MARKUP = (("&", "amp"), ("<", "lt"), (">", "gt"), ('"', "quot"), ("'", "#x27"))
 INK = "currentColor"  # the notebook's
 FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
+SCALED = "max-width:100%;height:auto"  # a cell may be narrower
 LINES = "rgba(128,128,128,.4)"
 COLORS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#b07aa1", "#76b7b2", "#9c755f", "#edc948")
 
@@ -43,9 +44,8 @@ def svg(width: float, height: float, parts: Sequence[str]) -> str:
     """An SVG of these elements."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}"'
-        f' viewBox="0 0 {width:g} {height:g}" font-family="{FONT}" font-size="11" fill="{INK}">'
-        + "".join(parts)
-        + "</svg>"
+        f' style="{SCALED}" viewBox="0 0 {width:g} {height:g}" font-family="{FONT}"'
+        f' font-size="11" fill="{INK}">' + "".join(parts) + "</svg>"
     )
 
 

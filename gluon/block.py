@@ -73,6 +73,9 @@ class Block:
     ...         return self.dense(x)
     """
 
+    _place: Any = None  # where it was called last: see layer_path
+    _FOUND: tuple[str, ...] = ("_place",)  # attributes that calls made, which copies do not get
+
     # the constructor's argument for an unknown dimension
     size_argument: str | None = None
 
@@ -90,6 +93,9 @@ class Block:
         self._reg_params: dict[str, Parameter] = {}
         self._forward_hooks: OrderedDict = OrderedDict()
         self._forward_pre_hooks: OrderedDict = OrderedDict()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in self._FOUND}
 
     def _alias(self) -> str:
         return self.__class__.__name__.lower()

@@ -78,6 +78,7 @@ class HybridBlock(Block):
     """
 
     _in_format, _out_format = _Format("in_structure"), _Format("structure")
+    _FOUND = (*Block._FOUND, "_traces", "_distinct", "_of_any_sizes")
     _frozen: Frozen | None = None
     _n_data: int  # of a forward whose shapes depend on values: its inputs
 
@@ -91,6 +92,10 @@ class HybridBlock(Block):
         self._structure: Any = None
         self._op_hooks: list[tuple] = []
         self._dynamic = self._asks_recording = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._clear_traces()
 
     def __setattr__(self, name, value):
         super().__setattr__(name, value)

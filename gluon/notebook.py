@@ -28,7 +28,8 @@ def _tree(name: str, block: Any, is_open: bool) -> str:
     kind = type(block).__name__
     if not text.startswith(kind) or "\n" in text:
         text = kind
-    head = f"{svg.escape(name + ': ' if name else '')}<b>{svg.escape(text)}</b>{_count(block)}"
+    name, more = svg.escape(f"{name}: " if name else ""), svg.escape(text.removeprefix(kind))
+    head = f"{name}<b>{svg.escape(kind)}</b>{more}{_count(block)}"
     if not lines:
         return f'<div style="margin-left:1.1em">{head}</div>'
     state = ' open="open"' if is_open else ""
@@ -52,8 +53,10 @@ def _count(block: Any) -> str:
         return ""
     known = [p for p in parameters if shape_is_known(p.shape)]
     n = sum(prod(p.shape) for p in known)
-    more = "" if len(known) == len(parameters) else ", and others of unknown shape"
-    return f' <span style="opacity:.7">{n:,} parameters{more}</span>'
+    text = f"{n:,} parameters" if known else "parameters of unknown shape"
+    if 0 < len(known) < len(parameters):
+        text += ", and others of unknown shape"
+    return f' <span style="opacity:.7">{text}</span>'
 
 
 def _drawing(block: Any) -> str:

@@ -9,7 +9,8 @@ from typing import Protocol
 
 from ..engine.critical_path import Piece
 from ..engine.profile_events import Span
-from ..engine.profile_trace import ORDER, kinds, row
+from ..engine.profile_trace import ORDER, in_flight, kinds, row
+from ..engine.svg import SCALED
 
 
 class Step(Protocol):
@@ -26,7 +27,7 @@ class Step(Protocol):
     def phase(self, span: Span) -> str: ...
 
 
-WIDTH, LEFT, RIGHT, TOP = 1200, 116, 24, 66  # of the picture, in pixels
+WIDTH, LEFT, RIGHT, TOP = 1200, 152, 24, 66  # of the picture, in pixels
 BOX, INNER, GAP = 22, 24, 14  # heights: an operation, an instruction, between lanes
 LETTER = 5.6  # the width of a letter at FONT pixels, at most on average
 FONT = 10
@@ -82,8 +83,8 @@ class _Picture:
         height = self.bottom + 26
         head = (
             f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height:.0f}'"
-            f" width='{WIDTH}' height='{height:.0f}' font-family='system-ui, sans-serif'"
-            f" font-size='{FONT}' fill='{INK}' role='img'>"
+            f" width='{WIDTH}' height='{height:.0f}' style='{SCALED}' font-size='{FONT}'"
+            f" font-family='system-ui, sans-serif' fill='{INK}' role='img'>"
         )
         parts = [head, f"<title>{escape(self.line.title)}</title>", MARK]
         parts.append(f"<rect width='{WIDTH}' height='{height:.0f}' fill='#fff'/>")
@@ -93,7 +94,7 @@ class _Picture:
             f"<tspan font-weight='400' fill='{SOFT}' dx='8'>{total}</tspan></text>"
         )
         parts += [*self._legend(), *self._axis(), *self._lane_names()]
-        parts += [*self._boxes(), *self._arrows(), *self._critical()]
+        parts += [*self._arrows(), *self._critical(), *self._boxes()]
         return "\n".join([*parts, "</svg>"])
 
     def _legend(self) -> Iterator[str]:
@@ -166,7 +167,7 @@ class _Picture:
     def _arrows(self) -> Iterator[str]:
         """From each push to its operation."""
         for s, name in self.rows:
-            if s.category != "operator" or not s.pushed or s.pusher == s.thread:
+            if s.category != "operator" or not s.pushed or s.pusher == s.thread or s.goes_on:
                 continue
             a, b = self.lanes[s.pusher], self.lanes[name]
             x1, x2 = self.x(max(s.pushed, self.start)), self.x(s.start)
@@ -183,10 +184,10 @@ class _Picture:
         """A line below what is on the path, dotted where Python ran or a thread woke up, and from
         lane to lane."""
         before: tuple[float, float] | None = None
+        row_of = {id(s): name for s, name in self.rows}
         for p in self.line.critical_path:
-            lane = self.lanes.get(p.thread)
-            if lane is None:  # of a row of operations in flight
-                continue
+            name = row_of.get(id(p.span), p.thread)
+            lane = self.lanes.get(name) or self.lanes[in_flight(name, 1)]
             y, x1, x2 = lane.y + lane.height + 3, self.x(max(p.start, self.start)), self.x(p.end)
             style = f"stroke='{PATH}' stroke-width='2'"
             if before is not None and before[1] != y:
@@ -203,7 +204,9 @@ def _about(s: Span) -> str:
         lines[0] = "wait: " + lines[0]
     words = {"layer": "layer", "shapes": "shapes", "line": "at", "for": "for"}
     lines += [f"{word} {s.args[key]}" for key, word in words.items() if key in s.args]
-    if s.pushed:
+    if s.goes_on:
+        lines.append("goes on, after a wait in the middle")
+    elif s.pushed:
         lines.append(f"queued for {_duration(max(0, s.start - s.pushed))}")
     return "\n".join(lines)
 

@@ -354,7 +354,10 @@ def program_of(tape: TapeGraph, with_grad: tuple, reqs: tuple) -> Gradient | Non
 
 def name_layers(program: Any, tape: TapeGraph) -> None:
     """Gives the instructions of a gradient program the names of the layers that made this tape."""
-    of_calls = [getattr(node, "layer", None) for node in tape.nodes]
+    try:
+        of_calls = [node.layer for node in tape.nodes]
+    except AttributeError:  # of calls before anybody wanted to know
+        of_calls = [getattr(node, "layer", None) for node in tape.nodes]
     if of_calls == program.named_by:
         return
     program.named_by = of_calls

@@ -10,7 +10,8 @@ from typing import Any
 from ..engine.error import InvalidValue, OperatorError, compose
 from ..graph.graph import Node
 from ..graph.inference import is_known
-from .draw import Canvas, Graph, new_drawing, table
+from .draw import Canvas, Graph, new_drawing
+from .label import table
 from .picture import Drawing
 from .units import Unit
 

@@ -13,16 +13,15 @@ from ..graph import program as programs
 from ..graph.graph import Node, Value, rewrite, topological, values_of, variable
 from ..graph.passes.gradient import gradient
 from ..graph.runner import FUSED, Forward
-from .draw import (
+from .draw import Canvas, Graph, new_drawing
+from .label import (
     NAME,
     TEXT,
     TITLE,
     VARIABLE,
-    Canvas,
-    Graph,
     color,
     common_prefix,
-    new_drawing,
+    listed,
     pill,
     shape_text,
     shown_attributes,
@@ -159,10 +158,7 @@ def _step_label(node: Node, prefix: str, in_place: bool) -> str:
     inside = members(node)
     title = f"fused: {len(inside)} operators" if inside else node.op.name.lstrip("_")
     lines = [(title, float(TITLE), True, "black")]
-    texts = inside or shown_attributes(node)[:4]
-    for k in range(0, min(len(texts), 24), 4 if inside else 2):
-        part = texts[k : k + (4 if inside else 2)]
-        lines.append((", ".join(part), float(TEXT), False, "black"))
+    lines += listed(inside[:24] or shown_attributes(node)[:4])
     if len(inside) > 24:
         lines.append((f"and {len(inside) - 24} more", float(TEXT), False, "black"))
     if node.name and not inside:

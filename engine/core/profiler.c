@@ -28,6 +28,7 @@ _Thread_local const char *pl_profiler_layer;
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static buffer *live, *full;          /* of running threads; full, or of threads that ended */
 static int n_full, n_threads;
+static int64_t n_lost;
 static pthread_key_t ending;         /* its destructor runs when a thread ends */
 static const char *thread_names[MAX_THREADS];
 static _Thread_local buffer *own;
@@ -53,12 +54,7 @@ static void switch_bit(int bit, int on)
 void pl_profiler_set(int on) { switch_bit(PL_RECORDS, on); }
 void pl_profiler_print(int on) { switch_bit(PL_PRINTS, on); }
 
-const char *pl_profiler_set_layer(const char *layer)
-{
-    const char *before = pl_profiler_layer;
-    pl_profiler_layer = layer;
-    return before;
-}
+void pl_profiler_set_layer(const char *layer) { pl_profiler_layer = layer; }
 
 void pl_profiler_name_waits(const char *name, int32_t location)
 {
@@ -146,6 +142,8 @@ static void buffer_hand_over(void)
         full = b;
         n_full++;
         b = NULL;
+    } else {
+        n_lost += atomic_load_explicit(&b->n, memory_order_relaxed) - b->taken;
     }
     pthread_mutex_unlock(&list_lock);
     free(b);
@@ -164,14 +162,15 @@ __attribute__((constructor)) static void profiler_init(void) { pthread_key_creat
 
 /* The thread whose line has no end yet, and the start of its event. A crash leaves this line as the last one. */
 static struct { const void *thread; int64_t start_ns; } line;
+static _Thread_local int depth;      /* instructions that this thread is in: a loop, and one of its body */
 
 static void line_begin(const char *row, const pl_event *e)
 {
     if (line.thread)
         fputc('\n', stderr);
     line.thread = NULL;
-    fprintf(stderr, "plait ops: %-10s %s%s", row ? row : "", e->kind == PL_EVENT_INSTRUCTION ? "  " : "",
-            e->name ? e->name : "");
+    int indent = e->kind == PL_EVENT_INSTRUCTION ? 2 * (depth ? depth : 1) : 0;
+    fprintf(stderr, "plait ops: %-10s %*s%s", row ? row : "", indent, "", e->name ? e->name : "");
     if (e->label)
         fprintf(stderr, " %s", e->label);
     if (e->layer)
@@ -187,6 +186,7 @@ static void line_end(const pl_event *e, bool failed)
 void pl_profiler_print_start(const pl_event *event)
 {
     pl_profiler_begin();
+    depth += event->kind == PL_EVENT_INSTRUCTION;
     flockfile(stderr);
     line_begin(own_name, event);
     fflush(stderr);
@@ -203,6 +203,7 @@ static void event_print(const char *row, const pl_event *e, bool failed)
         line_begin(row ? row : own_name, e);
     line_end(e, failed);
     funlockfile(stderr);
+    depth -= !row && e->kind == PL_EVENT_INSTRUCTION;
 }
 
 /* ---- recording -------------------------------------------------------------------------------------------- */
@@ -267,6 +268,15 @@ static int64_t buffer_take(buffer *b, pl_event *events, int64_t max)
     memcpy(events, b->events + b->taken, (size_t)n * sizeof *events);
     b->taken += (int32_t)n;
     return n;
+}
+
+int64_t pl_profiler_lost(void)
+{
+    pthread_mutex_lock(&list_lock);
+    int64_t lost = n_lost;
+    n_lost = 0;
+    pthread_mutex_unlock(&list_lock);
+    return lost;
 }
 
 int64_t pl_profiler_take(pl_event *events, int64_t max)

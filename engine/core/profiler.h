@@ -23,9 +23,10 @@ void pl_profiler_set(int on);                 /* records events */
 void pl_profiler_print(int on);
 int64_t pl_profiler_now(void);                /* ns, monotonic: one clock for all processes of a machine */
 int64_t pl_profiler_take(pl_event *events, int64_t max);   /* removes up to max events; returns how many; unordered */
+int64_t pl_profiler_lost(void);               /* events since the last call for which there was no room */
 const char *pl_profiler_thread(int thread);   /* "cpu(0)", "thread 4711", ...; never freed; NULL: no such thread */
-/* The layer of the ops that this thread pushes from now on, and the one before. layer: of pl_name, or NULL. */
-const char *pl_profiler_set_layer(const char *layer);
+/* The layer of the ops that this thread pushes from now on. layer: of pl_name, or NULL. */
+void pl_profiler_set_layer(const char *layer);
 /* What this thread's waits are called from now on, and where they are; NULL: as the engine calls them. */
 void pl_profiler_name_waits(const char *name, int32_t location);
 /* cffi stops reading here */

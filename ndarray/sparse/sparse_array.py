@@ -51,14 +51,15 @@ class BaseSparseNDArray(NDArray):
         """Jupyter's view: what the array is, and its first stored parts."""
         values, *indices = self._parts
         shape = "x".join(map(str, self.shape))
-        kind = f"{type(self).__name__} {shape} {self._spec.dtype} {self.context}"
+        kind = f"<b>{type(self).__name__}</b> {shape} {self._spec.dtype} {escape(self.context)}"
         n = values.shape[0]
-        what = "rows" if self.stype == "row_sparse" else "elements"
+        what = ("row" if self.stype == "row_sparse" else "element") + "s" * (n != 1)
         names = ["indices"] if len(indices) == 1 else ["indptr", "indices"]
         views = [("values", values), *zip(names, indices)]
-        parts = "".join(f"<td>{array_html(a, name)}</td>" for name, a in views)
-        note = f"{n} {what} stored"
-        return f"<div><b>{escape(kind)}</b>, {note}<table><tr>{parts}</tr></table></div>"
+        parts = "".join(
+            f'<td style="padding:0 2em 0 0">{array_html(a, name)}</td>' for name, a in views
+        )
+        return f"<div>{kind}, {n} {what} stored<table><tr>{parts}</tr></table></div>"
 
     def _call_operator(self, op, inputs, attrs, out=None, ctx=None):
         """The entry point of `invoke` for sparse inputs; see ndarray.invoke.door, storage.call."""

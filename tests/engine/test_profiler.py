@@ -11,7 +11,7 @@ from pathlib import Path
 import child
 import pytest
 from plait import engine
-from plait.engine import MXNetError, Var, ffi, lib, profiler
+from plait.engine import MXNetError, Var, ffi, lib, profile_events, profiler
 from plait.engine.profile_events import Span
 from plait.engine.profile_trace import Trace, file_of_rank, text
 
@@ -118,7 +118,7 @@ def test_programs_record_their_instructions_inside(trace):
             and e["tid"] == outer["tid"]
         )
         assert e["cat"] == "instruction" and e["args"]["shapes"] == "(8,128)"
-    assert max(e["args"][e["name"]] for e in events if e["ph"] == "C") >= 4096
+    assert max(e["args"].get("bytes", 0) for e in events if e["ph"] == "C") >= 4096
     lib.pl_array_free(out[0])
     lib.pl_program_free(program)
     lib.pl_plan_free(plan)
@@ -153,7 +153,7 @@ def test_own_marks(trace):
         domain.new_marker("here").mark("thread")
     events = trace()
     assert named(events, "work")[0]["cat"] == "mine" and named(events, "free")
-    assert [e["args"]["items"] for e in events if e["name"] == "items"] == [3, 7, 5]
+    assert [e["args"]["value"] for e in events if e["name"] == "items"] == [3, 7, 5]
     assert [e["s"] for e in events if e["name"] == "here"] == ["t"]
 
 
@@ -198,6 +198,7 @@ def check_trace(events):
     times, spans of a track nested, both ends of each arrow inside a span."""
     names = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"}
     assert {e["pid"] for e in events} == {e["pid"] for e in events if e["name"] == "process_name"}
+    assert len({(pid, tid or pid) for pid, tid in names}) == len(names)  # Perfetto takes 0 for pid
     spans, arrows = {}, {}
     for e in events:
         if e["ph"] == "M":
@@ -211,7 +212,9 @@ def check_trace(events):
             assert e["dur"] >= 0
             spans.setdefault((e["pid"], e["tid"]), []).append((e["ts"], e["ts"] + e["dur"]))
         elif e["ph"] in "sf":
-            arrows.setdefault((e["cat"], e["id"]), {})[e["ph"]] = e
+            both = arrows.setdefault((e["cat"], e["id"]), {})
+            assert e["ph"] not in both
+            both[e["ph"]] = e
         else:
             assert e["ph"] == "i"
     slack = 1e-3  # of times in us as floats
@@ -340,6 +343,25 @@ def test_traces_of_ranks_merge_with_aligned_clocks(tmp_path):
         profiler.merge([tmp_path / "none.json"], tmp_path / "all.json")
 
 
+def test_a_program_that_waits_in_the_middle_is_pushed_once():
+    """It runs in parts; the second is of the same push, and was not queued for it."""
+
+    def part(start, cause, **more):
+        args = {"layer": "Net", "queued_us": start / 1000}
+        return Span("net", "operator", start, start + 9, "cpu(0)", args, seq=3, cause=cause,
+                    pushed=5, pusher="MainThread", **more)  # fmt: skip
+
+    other = Span("copy", "operator", 40, 50, "io(0)", {}, seq=2)
+    first, second = profile_events._parts([part(20, 0), other, part(60, 2)])[::2]
+    assert first == part(20, 0) and second.goes_on and second.args == {"layer": "Net"}
+    made = Trace(1, 2)
+    made.spans([first, other, second])
+    arrows = check_trace(made.events)
+    assert sorted(kind for kind, _ in arrows) == ["push", "then"]
+    assert [e["name"] for e in made.events if e["ph"] == "X" and e["cat"] == "push"] == ["push net"]
+    assert [e["tid"] for e in made.events if e["name"] == "push net"] == [1]  # the process's
+
+
 def test_each_rank_writes_a_file_of_its_own():
     assert file_of_rank("a/trace.json", 0, 1) == "a/trace.json"
     assert file_of_rank("a/trace.json", 2, 4) == "a/trace-2.json"
@@ -356,6 +378,12 @@ net.initialize()
 net.hybridize()
 net(nd.ones((2, 5))).wait_to_read()
 (nd.ones((2, 3)) * 2).wait_to_read()
+class Loop(mx.gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        return F.contrib.foreach(lambda row, s: (F.tanh(row), s), x, F.zeros((1,)))[0]
+loop = Loop()
+loop.hybridize()
+loop(nd.ones((2, 3))).wait_to_read()
 """
     _, printed = child.run(script, PLAIT_LOG="ops")
     assert re.search(r"plait ops: \S+ +_mul_scalar \(2, 3\) -> \(2, 3\)  \d+\.\d us\n", printed), (
@@ -364,6 +392,27 @@ net(nd.ones((2, 5))).wait_to_read()
     assert re.search(r"   FullyConnected .*-> \(2, 3\) \[0 \(Dense\)\]  \d+\.\d us\n", printed), (
         printed
     )
+    (loop,) = re.findall(r"\S( +)_foreach .* us\n", printed)
+    bodies = re.findall(r"\S( +)tanh .* us\n", printed)
+    assert bodies == [loop + "  "] * 2, printed  # the body is indented below its loop
+
+
+def test_events_without_room_are_counted(monkeypatch):
+    lost = iter([7, 0])
+    monkeypatch.setattr(profile_events, "lib", _WithLost(lost))
+    with pytest.warns(RuntimeWarning, match="7 events were lost"):
+        profile_events.take()
+    profile_events.take()  # the warning is given once
+
+
+class _WithLost:
+    """The core, which has lost events."""
+
+    def __init__(self, lost):
+        self.pl_profiler_lost = lost.__next__
+
+    def __getattr__(self, name):
+        return getattr(lib, name)
 
 
 def test_an_operation_that_crashes_is_the_last_line():

@@ -1,5 +1,6 @@
 """Blocks: names, children, hooks, hybridization, export; compared with what MXNet 1.9.1 gives."""
 
+import copy
 import json
 import pathlib
 import warnings
@@ -396,3 +397,20 @@ def test_a_graph_may_depend_on_recording():
     net.scale = 3
     net._clear_cached_op()  # as gluoncv does after such a change
     np.testing.assert_array_equal(net(x).asnumpy(), [3.0, 6.0])
+
+
+@pytest.mark.parametrize("copies", [copy.copy, copy.deepcopy])
+def test_a_copy_of_a_network_that_was_called_computes_by_itself(copies):
+    x = nd.array([[1, 2], [3, 5]])
+    net = nn.HybridSequential()
+    net.add(nn.Dense(3, in_units=2))
+    net.initialize()
+    net.hybridize()
+    net.timeline(x)  # layers are looked for, and the network is traced
+    before = net(x).asnumpy()
+    other = copies(net)
+    np.testing.assert_array_equal(other(x).asnumpy(), before)
+    other[0].weight.data()[:] = 0
+    is_deep = copies is copy.deepcopy
+    np.testing.assert_array_equal(other(x).asnumpy(), np.zeros((2, 3)))
+    np.testing.assert_array_equal(net(x).asnumpy(), before if is_deep else np.zeros((2, 3)))

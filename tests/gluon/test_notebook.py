@@ -32,7 +32,7 @@ def test_values_of_arrays():
 
 def test_values_of_sparse_arrays():
     rows = nd.array([[0, 0], [2, 3], [0, 0]]).tostype("row_sparse")._repr_html_()
-    assert "1 rows stored" in rows and "RowSparseNDArray 3x2" in rows
+    assert "1 row stored" in rows and "<b>RowSparseNDArray</b> 3x2" in rows
     csr = nd.array([[0, 1, 0], [2, 0, 3]]).tostype("csr")._repr_html_()
     assert "3 elements stored" in csr and "<b>indptr</b>" in csr
     ET.fromstring(rows), ET.fromstring(csr)

@@ -40,6 +40,13 @@ def test_program_has_a_box_for_each_instruction(case):
     assert sum(row.instructions for row in net.hybrid_report().rows) > 0  # and nothing is left over
 
 
+def test_a_fused_activation_is_shown_by_its_name():
+    net = nn.Conv2D(16, 3, in_channels=16, activation="tanh")
+    net.initialize()
+    source = mx.viz.plot_program(net, nd.ones((1, 16, 8, 8))).source
+    assert re.search(r"kernel 3\u00d73, num_filter 16, act tanh<", source), source
+
+
 def test_training_has_a_backward_program(case):
     net, x = case
     source = mx.viz.plot_program(net, x, training=True).source
