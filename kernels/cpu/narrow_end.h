@@ -66,6 +66,14 @@ static inline void store_bytes(char *to, vector v)
 {
 #if defined(__AVX512F__)
     _mm_storeu_si128((__m128i *)(void *)to, _mm512_cvtepi32_epi8((__m512i)v));
+#elif defined(__AVX2__)
+    const __m256i low = _mm256_set1_epi32(0x0c080400), halves = _mm256_setr_epi32(0, 4, 0, 4, 0, 4, 0, 4);
+    __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8((__m256i)v, low), halves);
+    _mm_storel_epi64((__m128i *)(void *)to, _mm256_castsi256_si128(bytes));
+#elif defined(__SSE2__)
+    __m128i low = _mm_and_si128((__m128i)v, _mm_set1_epi32(0xff)), halves = _mm_packs_epi32(low, low);
+    int32_t bytes = _mm_cvtsi128_si32(_mm_packus_epi16(halves, halves));
+    memcpy(to, &bytes, sizeof bytes);
 #else
     for (int l = 0; l < WIDTH; l++)
         to[l] = (char)((plk_units)v)[l];
@@ -100,7 +108,7 @@ static inline void store_vector(int dtype, char *to, vector v)
 }
 
 /* A vector of numbers of a dtype. */
-static inline vector load_vector(int dtype, const char *from)
+PLK_INLINE vector load_vector(int dtype, const char *from)
 {
     float x[WIDTH];
 #if defined(__AVX512F__)
@@ -111,6 +119,11 @@ static inline vector load_vector(int dtype, const char *from)
                                          16);
     if (dtype == PLK_U8)
         return (vector)_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)from)));
+#elif defined(__AVX2__)
+    if (dtype == PLK_I8)
+        return (vector)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)from)));
+    if (dtype == PLK_U8)
+        return (vector)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)from)));
 #endif
     floats_of(dtype, x, from, WIDTH);
     return *(const vector *)x;
@@ -129,46 +142,49 @@ static inline vector load_vector(int dtype, const char *from)
 #define AT_MOST(high, v) CHOOSE((high) < (v), high, v)
 #endif
 
-/* Columns [q, q + WIDTH) of one row: the sum, scaled and shifted, and cut to what is wanted. */
-PLK_INLINE vector finished(const ending *e, const by_column *by, const plk_unit *v, const char *addend, int q,
-                           float low, float high)
+/* Columns [q, q + WIDTH) of one row: the sum, scaled and shifted, and cut to what is wanted. add_dtype -1: no addend */
+PLK_INLINE vector finished(const ending *e, const by_column *by, int whole, int add_dtype, const plk_unit *v,
+                           const char *addend, int q, float low, float high)
 {
     vector scale = *(const vector *)(by->scale + q), shift = *(const vector *)(by->shift + q), x, lows, highs;
-    if (e->whole)
+    if (whole)
         x = __builtin_convertvector(*(const plk_units *)(v + q) + *(const plk_units *)(by->bias + q), vector);
     else
         x = *(const vector *)(const void *)(v + q);
     x = x * scale + shift;
-    if (addend) {
-        int dtype = e->c->add_dtype;
-        vector more = load_vector(dtype, addend + q * (int64_t)plk_dtype_bytes(dtype));
-        x += more * e->addend_scale;
-    }
+    if (add_dtype >= 0)
+        x += load_vector(add_dtype, addend + q * (int64_t)plk_dtype_bytes(add_dtype)) * e->addend_scale;
     lows = low - (vector){0}, highs = high - (vector){0};
     return AT_MOST(highs, AT_LEAST(lows, x));
 }
 
+/* Rows of bytes; to, addend: the first row's, `all` elements apart. */
+PLK_INLINE void finish_bytes(const ending *e, const by_column *by, const int add_dtype, const plk_unit *v, char *to,
+                             const char *addend, int64_t rows, int64_t all, float low, float high)
+{
+    int64_t add_row = add_dtype < 0 ? 0 : all * (int64_t)plk_dtype_bytes(add_dtype);
+    for (int64_t r = 0; r < rows; r++, v += COLUMNS, to += all, addend += add_row)
+        for (int q = 0; q < COLUMNS; q += WIDTH)
+            store_vector(PLK_I8, to + q, finished(e, by, 1, add_dtype, v, addend, q, low, high));
+}
+
 /* Up to ROWS rows of sums. */
-static void finish_floats(const ending *e, const by_column *by, const plk_unit *v, int64_t row, int64_t rows,
-                          int64_t filter, int64_t columns)
+static void finish_some(const ending *e, const by_column *by, const plk_unit *v, int64_t row, int64_t rows,
+                        int64_t filter, int64_t columns, float low, float high)
 {
     const plk_narrow_conv *c = e->c;
     int64_t out_item = (int64_t)plk_dtype_bytes(c->out_dtype), all = c->filters;
     int64_t add_item = c->add_dtype < 0 ? 0 : (int64_t)plk_dtype_bytes(c->add_dtype);
-    int whole = c->out_dtype == PLK_I8 || c->out_dtype == PLK_U8, later = c->act.loop != 0;
-    float x[ROWS * COLUMNS], low = c->low, high = c->high;
+    int later = c->act.loop != 0;
+    float x[ROWS * COLUMNS];
     char done[4 * COLUMNS], more[4 * COLUMNS] = {0};
-    if (whole) {    /* limits that the dtype holds; an activation comes before them */
-        low = low > (c->out_dtype == PLK_I8 ? -128 : 0) ? low : c->out_dtype == PLK_I8 ? -128 : 0;
-        high = high < (c->out_dtype == PLK_I8 ? 127 : 255) ? high : c->out_dtype == PLK_I8 ? 127 : 255;
-    }
     for (int64_t r = 0; r < rows; r++, v += COLUMNS) {
         char *to = e->y + ((row + r) * all + filter) * out_item, *at = columns < COLUMNS ? done : to;
         const char *addend = c->add_dtype < 0 ? NULL : e->addend + ((row + r) * all + filter) * add_item;
         if (addend && columns < COLUMNS)
             addend = memcpy(more, addend, (size_t)(columns * add_item));
         for (int q = 0; q < COLUMNS; q += WIDTH) {
-            vector y = finished(e, by, v, addend, q, low, high);
+            vector y = finished(e, by, e->whole, c->add_dtype, v, addend, q, low, high);
             if (later)
                 *(vector *)(x + r * COLUMNS + q) = y;
             else
@@ -187,24 +203,60 @@ static void finish_floats(const ending *e, const by_column *by, const plk_unit *
     }
 }
 
-/* The same of sums that stay integers: what lies beyond the dtype becomes its limit. */
+static void finish_floats(const ending *e, const by_column *by, const plk_unit *v, int64_t row, int64_t rows,
+                          int64_t filter, int64_t columns)
+{
+    const plk_narrow_conv *c = e->c;
+    int bytes = c->out_dtype == PLK_I8 || c->out_dtype == PLK_U8;
+    float low = c->low, high = c->high;
+    if (bytes) {    /* limits that the dtype holds; an activation comes before them */
+        low = low > (c->out_dtype == PLK_I8 ? -128 : 0) ? low : c->out_dtype == PLK_I8 ? -128 : 0;
+        high = high < (c->out_dtype == PLK_I8 ? 127 : 255) ? high : c->out_dtype == PLK_I8 ? 127 : 255;
+    }
+    int fast = bytes && e->whole && !c->act.loop && columns == COLUMNS;
+    int64_t at = row * c->filters + filter;
+    if (fast && c->add_dtype < 0)
+        finish_bytes(e, by, -1, v, e->y + at, NULL, rows, c->filters, low, high);
+    else if (fast && c->add_dtype == PLK_I8)
+        finish_bytes(e, by, PLK_I8, v, e->y + at, e->addend + at, rows, c->filters, low, high);
+    else if (fast && c->add_dtype == PLK_U8)
+        finish_bytes(e, by, PLK_U8, v, e->y + at, e->addend + at, rows, c->filters, low, high);
+    else
+        for (int64_t r = 0; r < rows; r += ROWS)
+            finish_some(e, by, v + r * COLUMNS, row + r, least(ROWS, rows - r), filter, columns, low, high);
+}
+
+/* WIDTH sums with their bias: what int32 does not hold becomes its limit, as what lies beyond [low, high] does. */
+PLK_INLINE plk_units finished_integers(const plk_unit *v, const int32_t *bias, int32_t low, int32_t high)
+{
+    typedef uint32_t words __attribute__((vector_size(4 * WIDTH)));
+    plk_units x = *(const plk_units *)v, more = *(const plk_units *)bias, sum = (plk_units)((words)x + (words)more);
+    plk_units over = ((x ^ sum) & (more ^ sum)) >> 31, limit = (sum >> 31) ^ INT32_MIN;
+    sum = (sum & ~over) | (limit & over);
+    plk_units less = sum < low, greater = sum > high;
+    return (sum & ~(less | greater)) | (low & less) | (high & greater);
+}
+
+/* Sums that stay integers. */
 static void finish_integers(const ending *e, const by_column *by, const plk_unit *v, int64_t row, int64_t rows,
                             int64_t filter, int64_t columns)
 {
     const plk_narrow_conv *c = e->c;
     int64_t item = (int64_t)plk_dtype_bytes(c->out_dtype);
-    int32_t sums[COLUMNS], low = c->out_dtype == PLK_I8 ? -128 : 0, high = low + 255;
+    int32_t low = c->out_dtype == PLK_I8 ? -128 : c->out_dtype == PLK_U8 ? 0 : INT32_MIN;
+    int32_t high = c->out_dtype == PLK_I8 ? 127 : c->out_dtype == PLK_U8 ? 255 : INT32_MAX;
+    char done[4 * COLUMNS];
     for (int64_t r = 0; r < rows; r++, v += COLUMNS) {
-        char *to = e->y + ((row + r) * c->filters + filter) * item;
-        for (int q = 0; q < COLUMNS; q++) {
-            int32_t sum = (int32_t)((uint32_t)v[q] + (uint32_t)by->bias[q]);
-            sums[q] = ((v[q] ^ sum) & (by->bias[q] ^ sum)) < 0 ? (sum < 0 ? INT32_MAX : INT32_MIN) : sum;
+        char *to = e->y + ((row + r) * c->filters + filter) * item, *at = columns < COLUMNS ? done : to;
+        for (int q = 0; q < COLUMNS; q += WIDTH) {
+            plk_units sum = finished_integers(v + q, by->bias + q, low, high);
+            if (c->out_dtype == PLK_I32)
+                *(plk_units *)(void *)(at + q * item) = sum;
+            else
+                store_bytes(at + q, (vector)sum);
         }
-        if (c->out_dtype == PLK_I32)
-            memcpy(to, sums, (size_t)columns * sizeof *sums);
-        else
-            for (int64_t q = 0; q < columns; q++)
-                to[q] = (char)(sums[q] < low ? low : sums[q] > high ? high : sums[q]);
+        if (at == done)
+            memcpy(to, done, (size_t)(columns * item));
     }
 }
 
@@ -215,7 +267,6 @@ static void finish(const ending *e, const by_column *by, const plk_unit *v, int6
     if (e->integers)
         finish_integers(e, by, v, row, rows, filter, columns);
     else
-        for (int64_t r = 0; r < rows; r += ROWS)
-            finish_floats(e, by, v + r * COLUMNS, row + r, least(ROWS, rows - r), filter, columns);
+        finish_floats(e, by, v, row, rows, filter, columns);
 }
 #endif

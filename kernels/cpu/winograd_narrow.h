@@ -90,6 +90,10 @@ PLK_INLINE void word_outputs(const words *m, int step, words *y)
 
 PLK_INLINE shorts widened(const int dtype, const char *from)
 {
+#if defined(__AVX2__)    /* GCC converts each half of the bytes */
+    __m128i x = _mm_loadu_si128((const __m128i *)(const void *)from);
+    return (shorts)(dtype == PLK_I8 ? _mm256_cvtepi8_epi16(x) : _mm256_cvtepu8_epi16(x));
+#endif
     return dtype == PLK_I8 ? __builtin_convertvector(*(const signed_bytes *)(const void *)from, shorts)
                            : __builtin_convertvector(*(const plain_bytes *)(const void *)from, shorts);
 }
@@ -125,11 +129,18 @@ PLK_INLINE void tile_points(const winograd *w, const int dtype, int64_t tile, in
         chunk_points(dtype, from + top * row + left * column, row, column, v, k->v_point);
         return;
     }
-    char pixels[POINTS * DEEP] = {0};
-    for (int64_t i = 0; i < SIDE; i++)
-        for (int64_t j = 0; j < SIDE && top + i >= 0 && top + i < c->size[1]; j++)
-            if (left + j >= 0 && left + j < c->size[2])
-                memcpy(pixels + (i * SIDE + j) * DEEP, from + (top + i) * row + (left + j) * column, (size_t)n);
+    char pixels[POINTS * DEEP], *to = pixels;
+    for (int64_t i = top; i < top + SIDE; i++)
+        for (int64_t j = left; j < left + SIDE; j++, to += DEEP) {
+            int inside = i >= 0 && i < c->size[1] && j >= 0 && j < c->size[2];
+            if (inside && n == DEEP) {
+                memcpy(to, from + i * row + j * column, DEEP);
+            } else {
+                memset(to, 0, DEEP);
+                if (inside)
+                    memcpy(to, from + i * row + j * column, (size_t)n);
+            }
+        }
     chunk_points(dtype, pixels, SIDE * DEEP, DEEP, v, k->v_point);
 }
 
@@ -151,12 +162,17 @@ static void range_points(const winograd *w, int64_t first, int64_t n, char *v)
 
 /* ---- weights to points ------------------------------------------------------------------------------------------ */
 
+static const char *weights_at(const winograd *w, int64_t panel, int64_t unit)
+{
+    return w->w + (panel * TAPS * w->k->units + unit) * COLUMNS * 2;
+}
+
 /* U of a panel's units [begin, begin + n): (point, unit, filter, 2 channels). */
 PLK_INLINE void panel_points(const winograd *w, const int dtype, int64_t panel, int64_t begin, int64_t n, char *u)
 {
     const winograd_cut *k = w->k;
-    int64_t tap = k->units * COLUMNS * 2;
-    const char *from = w->w + panel * TAPS * tap + begin * COLUMNS * 2;
+    int64_t tap = k->units * COLUMNS * 2, u_point = k->u_point;
+    const char *from = weights_at(w, panel, begin);
     for (int64_t i = 0; i < n * COLUMNS * 2; i += SHORTS) {
         shorts g[TAPS], half[3 * SIDE], out[SIDE];
         _Pragma("GCC unroll 9") for (int q = 0; q < TAPS; q++)
@@ -166,7 +182,7 @@ PLK_INLINE void panel_points(const winograd *w, const int dtype, int64_t panel, 
         for (int q = 0; q < SIDE; q++) {
             short_weights(half + q, SIDE, out);
             _Pragma("GCC unroll 6") for (int p = 0; p < SIDE; p++)
-                *(shorts *)(void *)(u + (p * SIDE + q) * k->u_point + 2 * i) = out[p];
+                *(shorts *)(void *)(u + (p * SIDE + q) * u_point + 2 * i) = out[p];
         }
     }
 }
@@ -219,12 +235,16 @@ static void range_sums(const winograd *w, int64_t first, int64_t n, int64_t pane
 
 /* ---- pieces ----------------------------------------------------------------------------------------------------- */
 
-/* M of a range of tiles and a panel, over a part of the channels. */
+/* M of a range of tiles and a panel, over a part of the channels. Meanwhile prefetches the weights of as many units. */
 static void multiply_points(const winograd_cut *k, int64_t begin, int64_t units, int64_t n, const char *v,
-                            const char *u, char *m)
+                            const char *u, char *m, const char *next)
 {
-    int64_t height = up(k->units, CHUNK) * ROWS * CHUNK * 4;
-    for (int64_t p = 0; p < POINTS; p++)
+    int64_t height = up(k->units, CHUNK) * ROWS * CHUNK * 4, tap = k->units * COLUMNS * 2;
+    for (int64_t p = 0; p < POINTS; p++) {
+        enum { QUARTERS = POINTS / TAPS };
+        int64_t quarter = units * COLUMNS * 2 / QUARTERS;
+        for (int64_t i = p % QUARTERS * quarter; i < (p % QUARTERS + 1) * quarter; i += 64)
+            __builtin_prefetch(next + p / QUARTERS * tap + i, 0, 2);
         for (int64_t t = 0; t < n; t += ROWS) {
             int64_t rows = least(ROWS, n - t);
             unit_products[PLK_BY_SHORT][0][rows == 1 ? 0 : rows <= FEW_ROWS ? 1 : 2](
@@ -232,6 +252,7 @@ static void multiply_points(const winograd_cut *k, int64_t begin, int64_t units,
                 (const plk_unit *)(const void *)(u + p * k->u_point),
                 (plk_unit *)(void *)(m + p * k->m_point + t * COLUMNS * 4), COLUMNS, 0);
         }
+    }
 }
 
 static int64_t winograd_bytes(const winograd_cut *k) { return k->v + k->u + k->m + k->y; }    /* of a thread */
@@ -246,7 +267,8 @@ static void winograd_piece(void *arg, int64_t i)
     if (*held != range)
         range_points(w, first, n, v);
     *held = range;
-    for (int64_t p = group * k->panels / k->groups; p < (group + 1) * k->panels / k->groups; p++) {
+    int64_t start = group * k->panels / k->groups, end = (group + 1) * k->panels / k->groups;
+    for (int64_t p = start; p < end; p++) {
         by_column by = of_columns(w->end, p * COLUMNS, least(COLUMNS, w->c->filters - p * COLUMNS), NULL);
         for (int64_t begin = 0; begin < k->units; begin += k->part) {
             int64_t units = least(k->part, k->units - begin);
@@ -254,8 +276,10 @@ static void winograd_piece(void *arg, int64_t i)
                 panel_points(w, PLK_I8, p, begin, units, u);
             else
                 panel_points(w, PLK_U8, p, begin, units, u);
-            multiply_points(k, begin, units, n, v, u, m);
-            range_sums(w, first, n, p, &by, m, (plk_unit *)(void *)(m + k->m), begin > 0, begin + units == k->units);
+            int last = begin + units == k->units;
+            const char *next = last ? weights_at(w, p + 1 < end ? p + 1 : start, 0) : weights_at(w, p, begin + units);
+            multiply_points(k, begin, units, n, v, u, m, next);
+            range_sums(w, first, n, p, &by, m, (plk_unit *)(void *)(m + k->m), begin > 0, last);
         }
     }
 }
