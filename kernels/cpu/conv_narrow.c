@@ -52,7 +52,8 @@ static inline void place_window(const conv *k, plk_unit *to, int64_t pixel, int6
     int64_t w = pixel % c->out[2], h = pixel / c->out[2] % c->out[1], d = pixel / c->out[2] / c->out[1];
     int64_t image = d / c->out[0], run_bytes = k->run * k->item;
     int64_t room = k->run_units * per_unit(k->a.way) * k->item, all = c->channels, chunks = k->run_units / CHUNK;
-    int staged = k->run_units % CHUNK != 0;
+    /* whole chunks of one pixel are inside the image or not, and are read where they are */
+    int staged = k->run % (CHUNK * per_unit(k->a.way)) != 0 || k->run > k->channels;
     d = d % c->out[0] * c->stride[0] - c->pad[0], h = h * c->stride[1] - c->pad[1];
     w = w * c->stride[2] - c->pad[2];
     char *at = line;
@@ -67,7 +68,7 @@ static inline void place_window(const conv *k, plk_unit *to, int64_t pixel, int6
                 int64_t end = least(k->run, c->size[2] * all - first), begin = first < 0 ? -first : 0;
                 const char *source_run = from + first * k->item;
                 int whole = inside && begin == 0 && end == k->run;
-                if (!staged) {    /* of one pixel: inside the image or not */
+                if (!staged) {
                     place_chunks(k->a, to, whole ? source_run : zeros, chunks,
                                  whole ? CHUNK * per_unit(k->a.way) * k->item : 0);
                     to += chunks * ROWS * CHUNK;

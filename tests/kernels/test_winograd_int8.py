@@ -1,7 +1,8 @@
-"""Winograd's algorithm for bytes is exact: 3 x 3 convolutions beside NumPy's integers, with the data
-and weights for which its 16 and 32 bits are fullest."""
+"""Winograd's algorithm for bytes is exact: 3 x 3 convolutions beside NumPy's integers, with the
+data and weights for which its 16 and 32 bits are fullest."""
 
 import numpy as np
+import plait as mx
 import pytest
 from plait.engine import lib
 from test_conv_int8 import run
@@ -13,14 +14,21 @@ DATA_SIGNS = [(1, 0, -1, 0, 1, 0), (0, -1, -1, 1, 1, 0), (0, 1, -1, -1, 1, 0), (
 WEIGHT_SIGNS = [(1, 1, 1), (1, -1, 1)]
 
 
-def compare(x, w, pad, out="int32"):
-    """The sums of the kernel and of NumPy."""
+def sums(x, w, pad):
+    none = np.zeros(len(w), "int64")
+    wide = x.astype("int64"), w.astype("int64")
+    return convolution(*wide, none, (1, 1), pad, (1, 1), 1).astype("int64")
+
+
+def compare(x, w, pad):
+    """The sums of the kernel and of NumPy; where int32 does not hold them, its limits."""
     filters = len(w)
-    attrs = {"kernel": (3, 3), "pad": pad, "num_filter": filters, "out_type": out}
+    attrs = {"kernel": (3, 3), "pad": pad, "num_filter": filters, "out_type": "int32"}
     bias = np.arange(filters, dtype="int32") - 3
-    want = convolution(x.astype("int64"), w.astype("int64"), bias, (1, 1), pad, (1, 1), 1)
+    bias[-2:] = np.iinfo("int32").max, np.iinfo("int32").min
+    want = sums(x, w, pad) + bias.astype("int64")[:, None, None]
     got = run([x, w, bias], attrs, False)
-    np.testing.assert_array_equal(got, want.astype("int64"))
+    np.testing.assert_array_equal(got, want.clip(bias[-1], bias[-2]))
     np.testing.assert_array_equal(run([x, w, bias], attrs, True), got)
 
 
@@ -36,7 +44,7 @@ def test_largest_sums(machine, dtype, weight):  # noqa: F811
     """Also beyond what one part of the channels may add up to: 2**25."""
     for channels in (16, 112, 113, 129, 224, 225, 460):
         for value in LIMITS[dtype]:
-            x = np.full((1, channels, 6, 5), value, dtype)
+            x = np.full((1, channels, 12, 9), value, dtype)  # enough that tiles pay
             compare(x, np.full((17, channels, 3, 3), weight, "int8"), (1, 1))
 
 
@@ -76,3 +84,16 @@ def test_sizes(machine, dtype, caches):  # noqa: F811
             compare(x, w, pad)
     finally:
         lib.plk_cache_set(0, 0)
+
+
+def test_unsigned_weights(machine):  # noqa: F811
+    """Windows of 255 make the transforms largest; few data, so that not all results are 255."""
+    rng = np.random.default_rng(2)
+    x = (rng.random((1, 65, 14, 13)) < 0.001).astype("uint8")
+    w = rng.choice([0, 100, 255], size=(18, 65, 3, 3), p=[0.5, 0.2, 0.3]).astype("uint8")
+    w[:2] = 255
+    want = sums(x, w, (1, 1))
+    given = (mx.nd.array(a, dtype="uint8") for a in (x, w))
+    got = mx.nd.Convolution(*given, kernel=(3, 3), pad=(1, 1), num_filter=18, no_bias=True)
+    np.testing.assert_array_equal(got.asnumpy(), want.clip(0, 255))
+    assert (want < 255).mean() > 0.5
