@@ -5,9 +5,11 @@
  *
  * Interpolation at 0, +-1, +-2 and infinity, with matrices of whole numbers: rows of B^T add up to at most 10, those of
  * 24 G, divided by (6, -4, -4, 1, 1, 24), to 7. So V and U of bytes, at most 100 * 128 and 49 * 255, fit 16 bits, whose
- * products are the tiles of narrow_tile.h. The factors of G go into A^T: its rows become (24, 12, 6, 6) times the sums. All of this
- * holds modulo 2^32, so sums may wrap. A sum y arrives as 9 * 2^s * y with s <= 6; multiplied by the inverse of 9 and
- * shifted, it is exact if -2^25 <= y < 2^25. So many channels as cannot exceed that are one *part*; parts are added up.
+ * products are the tiles of narrow_tile.h. The factors of G go into A^T: its rows give (24, 12, 6, 6) times the sums.
+ * All of this holds modulo 2^32, so sums may wrap. A sum y arrives as 9 * 2^s * y with s <= 6; multiplied by the inverse
+ * of 9 and shifted, it is exact if -2^25 <= y < 2^25. So many channels as cannot exceed that are one *part*; parts are
+ * added up. uint8 becomes int8, the zeros around an image too: then twice as many are one part. sums_of_shift has what
+ * is missing.
  *
  * The work is divided into ranges of tiles and groups of panels of filters. As in winograd_blocked.c each thread
  * transforms what its pieces need, and transforms weights where they are used. */
@@ -88,24 +90,23 @@ PLK_INLINE void word_outputs(const words *m, int step, words *y)
 
 /* ---- images to points ------------------------------------------------------------------------------------------- */
 
-PLK_INLINE shorts widened(const int dtype, const char *from)
+PLK_INLINE shorts widened(const int dtype, plain_bytes x)
 {
 #if defined(__AVX2__)    /* GCC converts each half of the bytes */
-    __m128i x = _mm_loadu_si128((const __m128i *)(const void *)from);
-    return (shorts)(dtype == PLK_I8 ? _mm256_cvtepi8_epi16(x) : _mm256_cvtepu8_epi16(x));
+    return (shorts)(dtype == PLK_I8 ? _mm256_cvtepi8_epi16((__m128i)x) : _mm256_cvtepu8_epi16((__m128i)x));
 #endif
-    return dtype == PLK_I8 ? __builtin_convertvector(*(const signed_bytes *)(const void *)from, shorts)
-                           : __builtin_convertvector(*(const plain_bytes *)(const void *)from, shorts);
+    return dtype == PLK_I8 ? __builtin_convertvector((signed_bytes)x, shorts) : __builtin_convertvector(x, shorts);
 }
 
 /* A chunk of channels of one tile, whose pixels are row and column bytes apart. */
 PLK_INLINE void chunk_points(const int dtype, const char *x, int64_t row, int64_t column, char *v, int64_t v_point)
 {
+    const plain_bytes shift = (uint8_t)(dtype == PLK_U8 ? 0x80 : 0) - (plain_bytes){0};
     for (int h = 0; h < DEEP; h += SHORTS, x += SHORTS, v += 2 * SHORTS) {
         shorts d[SIDE], across[POINTS], out[SIDE];
         for (int i = 0; i < SIDE; i++) {
             _Pragma("GCC unroll 6") for (int j = 0; j < SIDE; j++)
-                d[j] = widened(dtype, x + i * row + j * column);
+                d[j] = widened(PLK_I8, *(const plain_bytes *)(const void *)(x + i * row + j * column) ^ shift);
             short_inputs(d, 1, across + i * SIDE);
         }
         for (int j = 0; j < SIDE; j++) {
@@ -176,7 +177,7 @@ PLK_INLINE void panel_points(const winograd *w, const int dtype, int64_t panel, 
     for (int64_t i = 0; i < n * COLUMNS * 2; i += SHORTS) {
         shorts g[TAPS], half[3 * SIDE], out[SIDE];
         _Pragma("GCC unroll 9") for (int q = 0; q < TAPS; q++)
-            g[q] = widened(dtype, from + q * tap + i);
+            g[q] = widened(dtype, *(const plain_bytes *)(const void *)(from + q * tap + i));
         _Pragma("GCC unroll 3") for (int q = 0; q < 3; q++)
             short_weights(g + 3 * q, 1, half + q * SIDE);
         for (int q = 0; q < SIDE; q++) {
@@ -189,8 +190,21 @@ PLK_INLINE void panel_points(const winograd *w, const int dtype, int64_t panel, 
 
 /* ---- points to sums --------------------------------------------------------------------------------------------- */
 
-/* One tile of a panel: y, lines of `line` outputs, = the sums, or += them. */
-PLK_INLINE void tile_sums(const char *m, int64_t m_point, plk_unit *y, int64_t line, int add)
+/* What is missing in the sums of a panel whose data were shifted: 128 times all weights, which U has at (1, 1). */
+static void sums_of_shift(const char *u, int64_t units, plk_unit *sums)
+{
+    const plk_units by = 0x800080 - (plk_units){0};
+    plk_units left = {0}, right = {0};
+    for (int64_t i = 0; i < units; i++, u += COLUMNS * 4) {
+        add_units(PLK_BY_SHORT, &left, by, *(const plk_units *)(const void *)u);
+        add_units(PLK_BY_SHORT, &right, by, *(const plk_units *)(const void *)(u + WIDTH * 4));
+    }
+    *(plk_units *)sums = left;
+    *(plk_units *)(sums + WIDTH) = right;
+}
+
+/* One tile of a panel: y, lines of `line` outputs, = the sums and `more`, or += them. */
+PLK_INLINE void tile_sums(const char *m, int64_t m_point, const plk_unit *more, plk_unit *y, int64_t line, int add)
 {
     static const int shift[4] = {3, 2, 1, 1};
     for (int h = 0; h < COLUMNS; h += WIDTH) {
@@ -207,7 +221,10 @@ PLK_INLINE void tile_sums(const char *m, int64_t m_point, plk_unit *y, int64_t l
             _Pragma("GCC unroll 4") for (int j = 0; j < 4; j++) {
                 plk_units *to = (plk_units *)(y + (i * line + j) * COLUMNS + h);
                 plk_units sum = (plk_units)(out[j] * 0x38e38e39u) >> (shift[i] + shift[j]);    /* 9 * that is 1 */
-                *to = add ? (plk_units)((words)sum + (words)*to) : sum;
+                words total = (words)sum + *(const words *)(const void *)(more + h);
+                if (add)
+                    total += (words)*to;
+                *to = (plk_units)total;
             }
         }
     }
@@ -216,7 +233,7 @@ PLK_INLINE void tile_sums(const char *m, int64_t m_point, plk_unit *y, int64_t l
 /* The tiles [first, first + n) of a panel: their sums over a part of the channels, and after the last part what
  * follows. y: sums of earlier parts. */
 static void range_sums(const winograd *w, int64_t first, int64_t n, int64_t panel, const by_column *by, const char *m,
-                       plk_unit *y, int add, int last)
+                       const plk_unit *more, plk_unit *y, int add, int last)
 {
     const plk_narrow_conv *c = w->c;
     const winograd_cut *k = w->k;
@@ -225,7 +242,7 @@ static void range_sums(const winograd *w, int64_t first, int64_t n, int64_t pane
         int64_t tile = first + t, column = tile % k->across, strip = tile / k->across;
         some = least(STRIP, least(k->across - column, n - t));
         for (int64_t i = 0; i < some; i++)
-            tile_sums(m + (t + i) * COLUMNS * 4, k->m_point, y + 4 * i * COLUMNS, 4 * some, add);
+            tile_sums(m + (t + i) * COLUMNS * 4, k->m_point, more, y + 4 * i * COLUMNS, 4 * some, add);
         int64_t top = strip % k->down * 4, left = column * 4;
         int64_t row = (strip / k->down * c->out[1] + top) * c->out[2] + left, wide = least(4 * some, c->out[2] - left);
         for (int64_t i = 0; last && i < least(4, c->out[1] - top); i++)
@@ -279,7 +296,10 @@ static void winograd_piece(void *arg, int64_t i)
             int last = begin + units == k->units;
             const char *next = last ? weights_at(w, p + 1 < end ? p + 1 : start, 0) : weights_at(w, p, begin + units);
             multiply_points(k, begin, units, n, v, u, m, next);
-            range_sums(w, first, n, p, &by, m, (plk_unit *)(void *)(m + k->m), begin > 0, last);
+            plk_unit more[COLUMNS] = {0};
+            if (w->c->dtype == PLK_U8)
+                sums_of_shift(u + (SIDE + 1) * k->u_point, units, more);
+            range_sums(w, first, n, p, &by, m, more, (plk_unit *)(void *)(m + k->m), begin > 0, last);
         }
     }
 }
@@ -304,11 +324,9 @@ static int64_t odd_lines(int64_t bytes) { return (up(bytes, 64) | 1) * 64; }
  * of the weights of a channel and filter; those of a product are 1. */
 enum { TILE_IN = 175, TILE_OUT = 300, WEIGHT = 60 };
 
-static int64_t largest(int dtype) { return dtype == PLK_I8 ? 128 : 255; }
-
 static winograd_cut winograd_cut_of(const plk_narrow_conv *c, int n_threads)
 {
-    int64_t worst = TAPS * largest(c->dtype) * largest(c->w_dtype), most = (EXACT - 1) / worst / DEEP * CHUNK;
+    int64_t worst = TAPS * 128 * (c->w_dtype == PLK_I8 ? 128 : 255), most = (EXACT - 1) / worst / DEEP * CHUNK;
     winograd_cut k = {.down = up(c->out[1], 4), .across = up(c->out[2], 4), .panels = up(c->filters, COLUMNS),
                       .units = up(c->channels, 2), .n_threads = n_threads};
     k.tiles = c->n * c->size[0] * k.down * k.across;
