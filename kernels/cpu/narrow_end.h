@@ -260,7 +260,7 @@ static void finish_integers(const ending *e, const by_column *by, const plk_unit
     }
 }
 
-/* Rows of outputs from `row` on, filters from `filter` on, of which there are `columns`. v: COLUMNS sums of each row. */
+/* Rows of outputs from `row` on, filters from `filter` on, of which there are `columns`. v: COLUMNS sums of a row. */
 static void finish(const ending *e, const by_column *by, const plk_unit *v, int64_t row, int64_t rows, int64_t filter,
                    int64_t columns)
 {

@@ -1,15 +1,15 @@
-/* Convolutions of 8-bit integers with a 3 x 3 window and stride 1 by Winograd's F(4x4, 3x3), exactly; for conv_narrow.c.
+/* Exact convolutions of bytes with a 3 x 3 window and stride 1 by Winograd's F(4x4, 3x3); for conv_narrow.c.
  *
  *   x --B^T x B--> V[point][tile][channel]  --+
- *   w --G w G^T--> U[point][channel][filter] -+- one product for each point --> M[point][tile][filter] --A^T M A--> sums
+ *   w --G w G^T--> U[point][channel][filter] -+- one product for each point --> M[point][tile][filter] --A^T M A--> y
  *
  * Interpolation at 0, +-1, +-2 and infinity, with matrices of whole numbers: rows of B^T add up to at most 10, those of
  * 24 G, divided by (6, -4, -4, 1, 1, 24), to 7. So V and U of bytes, at most 100 * 128 and 49 * 255, fit 16 bits, whose
  * products are the tiles of narrow_tile.h. The factors of G go into A^T: its rows give (24, 12, 6, 6) times the sums.
- * All of this holds modulo 2^32, so sums may wrap. A sum y arrives as 9 * 2^s * y with s <= 6; multiplied by the inverse
- * of 9 and shifted, it is exact if -2^25 <= y < 2^25. So many channels as cannot exceed that are one *part*; parts are
- * added up. uint8 becomes int8, the zeros around an image too: then twice as many are one part. sums_of_shift has what
- * is missing.
+ * All of this holds modulo 2^32, so sums may wrap. A sum y arrives as 9 * 2^s * y with s <= 6; multiplied by the
+ * inverse of 9 and shifted, it is exact if -2^25 <= y < 2^25. So many channels as cannot exceed that are one *part*;
+ * parts are added up. uint8 becomes int8, the zeros around an image too: then twice as many are one part.
+ * sums_of_shift has what is missing.
  *
  * The work is divided into ranges of tiles and groups of panels of filters. As in winograd_blocked.c each thread
  * transforms what its pieces need, and transforms weights where they are used. */
