@@ -45,20 +45,27 @@ PLK_INLINE void plk_transpose_8_halves(uint16_t *to, int64_t to_row, const uint1
         *(plk_halves8 *)(to + i * to_row) = b[i];
 }
 
-/* to (columns x rows) = the transpose of from (rows x columns). */
+/* to (columns x rows) = the transpose of from (rows x columns). Of the last columns as many rows are taken in blocks as
+ * have whole blocks behind them in the matrix. */
 #define PLK_TRANSPOSE(name, T, N, block) \
     __attribute__((unused)) static void name(T *to, int64_t to_row, const T *from, int64_t from_row, int64_t rows, \
                                              int64_t columns) \
     { \
         enum { EDGE = 64 };    /* both sides of a square lie in the L1 cache */ \
-        int64_t whole_rows = rows / N * N, whole_columns = columns / N * N; \
+        int64_t whole_rows = rows / N * N, whole_columns = columns / N * N, last = 0; \
         for (int64_t c0 = 0; c0 < whole_columns; c0 += EDGE) \
             for (int64_t r0 = 0; r0 < whole_rows; r0 += EDGE) \
                 for (int64_t c = c0; c < whole_columns && c < c0 + EDGE; c += N) \
                     for (int64_t r = r0; r < whole_rows && r < r0 + EDGE; r += N) \
                         block(to + c * to_row + r, to_row, from + r * from_row + c, from_row); \
+        for (; whole_columns < columns && (last + N - rows) * from_row + whole_columns + N <= columns; last += N) { \
+            T square[N * N]; \
+            block(square, N, from + last * from_row + whole_columns, from_row); \
+            for (int64_t c = whole_columns; c < columns; c++) \
+                memcpy(to + c * to_row + last, square + (c - whole_columns) * N, sizeof(T) * N); \
+        } \
         for (int64_t c = 0; c < columns; c++) \
-            for (int64_t r = c < whole_columns ? whole_rows : 0; r < rows; r++) \
+            for (int64_t r = c < whole_columns ? whole_rows : last; r < rows; r++) \
                 to[c * to_row + r] = from[r * from_row + c]; \
     }
 PLK_TRANSPOSE(plk_transpose_bytes, uint8_t, 16, plk_transpose_16_bytes)

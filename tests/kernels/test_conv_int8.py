@@ -16,6 +16,8 @@ MORE = [  # first layers, strides, odd numbers of filters, images of one pixel
     ((17, 70, 1), (40, 70, 1), (1,), (0,), (1,), 1),
     ((1, 40, 15, 15), (33, 40, 1, 1), (2, 2), (0, 0), (1, 1), 1),
     ((1, 96, 6, 5), (64, 48, 3, 3), (1, 1), (1, 1), (1, 1), 2),
+    ((2, 35, 13, 18), (37, 35, 3, 3), (1, 1), (2, 0), (1, 1), 1),  # by Winograd's algorithm
+    ((1, 130, 9, 10), (64, 130, 3, 3), (1, 1), (1, 1), (1, 1), 1),
 ]
 
 
@@ -88,6 +90,8 @@ def run(ins, attrs, blocked):
         ("int8", None, False),
         ("int8", "int8", True),
         ("uint8", "uint8", False),
+        ("int8", "float32", True),
+        ("uint8", "int8", False),
     ],
 )
 def test_what_follows_a_convolution(machine, dtype, out, add, relu):  # noqa: F811
