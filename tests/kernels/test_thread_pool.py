@@ -22,6 +22,8 @@ grid = nd.array(rng.uniform(-1, 1, (6, 2, 50, 50)))
 labels = nd.array(rng.integers(1, 30, (16, 10)))
 acts = nd.array(rng.normal(size=(40, 16, 30)))
 csr = nd.array(rng.normal(size=(800, 900)) * (rng.uniform(size=(800, 900)) < 0.05)).tostype("csr")
+bytes_in, bytes_of = (nd.array(rng.integers(-1, 2, size)).astype("int8")
+                      for size in ((3, 250, 33, 42), (72, 250, 3, 3)))
 dense, tall = nd.array(rng.normal(size=(900, 128))), nd.array(rng.normal(size=(800, 128)))
 F = {
     "take": lambda: nd.take(wide, nd.array(rng.integers(0, 300, 3000))),
@@ -33,6 +35,7 @@ F = {
     "cumsum of rows": lambda: nd.cumsum(wide, axis=1),
     "argmax": lambda: nd.argmax(wide, axis=1),
     "sort": lambda: nd.sort(wide, axis=0),
+    "long sort": lambda: nd.sort(x.reshape(-1), axis=0),
     "topk": lambda: nd.topk(wide, k=3),
     "normal": lambda: nd.random.normal(shape=(300000,)),
     "randint": lambda: nd.random.randint(0, 1000, shape=(300000,)),
@@ -50,6 +53,8 @@ F = {
     "potrf": lambda: nd.linalg.potrf(spd),
     "trsm": lambda: nd.linalg.trsm(spd, small, rightside=True),
     "ctc": lambda: nd.CTCLoss(acts, labels),
+    "winograd of bytes": lambda: nd.Convolution(bytes_in, bytes_of, kernel=(3, 3), pad=(1, 1),
+                                                num_filter=72, no_bias=True),
     "csr": lambda: nd.sparse.dot(csr, dense),
     "csr transposed": lambda: nd.sparse.dot(csr, tall, transpose_a=True),
 }
