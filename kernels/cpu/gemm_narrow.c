@@ -164,6 +164,17 @@ static product one_of(const product *w, int64_t at)
     return one;
 }
 
+static void dots_in_place(int dtype, int64_t m, int64_t n, const plk_unit *a, int64_t a_step, const char *b,
+                          int64_t b_bytes, plk_units *sums)
+{
+#define CASE(of, rows) \
+    case rows * PLK_DTYPE_COUNT + of: float_dots(of, rows, n, a, a_step, b, b_bytes, sums); break;
+    switch (m * PLK_DTYPE_COUNT + dtype) {
+        CASE(PLK_BF16, 1) CASE(PLK_BF16, 2) CASE(PLK_BF16, 3) CASE(PLK_F16, 1) CASE(PLK_F16, 2) CASE(PLK_F16, 3)
+    }
+#undef CASE
+}
+
 /* Few rows times columns that are contiguous along the depth, which are read once and not packed. */
 static void run_thin(void *arg, int64_t task)
 {
@@ -185,7 +196,10 @@ static void run_thin(void *arg, int64_t task)
         int64_t columns = least(DOTS, j_end - j);
         memset(acc, 0, sizeof acc);
         memset(b, 0, sizeof b);
-        for (int64_t d = 0, some; d < k; d += some) {
+        int64_t direct = columns == DOTS && w->a.as.way == PLK_BY_FLOAT && m <= 3 ? k / RUN * RUN : 0;
+        if (direct)
+            dots_in_place(w->g->dtype, m, direct, a, length, one.b.from + j * one.b.line_bytes, one.b.line_bytes, acc);
+        for (int64_t d = direct, some; d < k; d += some) {
             some = least(RUN * per, k - d);
             if (some < RUN * per)
                 memset(b, 0, sizeof b);

@@ -317,6 +317,42 @@ PLK_INLINE void unit_dots(const int way, const int n_rows, int64_t n_units, cons
             sums[r * DOTS + c] = acc[r][c];
 }
 
+/* A vector of 16-bit floats as float32. */
+PLK_INLINE vector widened_floats(const int dtype, const half_word *x)
+{
+#if defined(__AVX512F__)
+    __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)x);
+    return dtype == PLK_BF16 ? (vector)_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16) : (vector)_mm512_cvtph_ps(v);
+#elif defined(__AVX2__) && defined(__F16C__)
+    __m128i v = _mm_loadu_si128((const __m128i *)(const void *)x);
+    return dtype == PLK_BF16 ? (vector)_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16) : (vector)_mm256_cvtph_ps(v);
+#else
+    float y[WIDTH];
+    convert_run((source){PLK_BY_FLOAT, dtype, 0}, y, x, WIDTH);
+    return *(const vector *)y;
+#endif
+}
+
+/* The same as unit_dots where B is n 16-bit floats of each of DOTS lines: they are converted where they are used. */
+PLK_INLINE void float_dots(const int dtype, const int n_rows, int64_t n, const plk_unit *a, int64_t a_step,
+                           const char *b, int64_t b_bytes, plk_units *sums)
+{
+    vector acc[3][DOTS];
+    _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++)
+        _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++)
+            acc[r][c] = (vector)sums[r * DOTS + c];
+    _Pragma("GCC unroll 1") for (int64_t u = 0; u < n; u += WIDTH) {
+        _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++) {
+            vector y = widened_floats(dtype, (const half_word *)(const void *)(b + c * b_bytes) + u);
+            _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++)
+                ADD_PRODUCT(acc[r][c], (vector)*(const plk_units *)(a + r * a_step + u), y);
+        }
+    }
+    _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++)
+        _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++)
+            sums[r * DOTS + c] = (plk_units)acc[r][c];
+}
+
 /* out (n_rows x COLUMNS, out_step apart) = or += panels of A and B; element (row r, unit u) of A is at
  * u / chunk * next + u * step + r * row. */
 #define STEP(s) \
