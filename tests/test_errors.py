@@ -17,7 +17,7 @@ from plait.engine.error import InvalidValue, ShapeError
     [
         (("draw", "no_such_file"), "symbol file: cannot read"),
         (("draw", __file__), "is not a symbol"),
-        (("train", "--epochs", "-1"), "invalid positive value: '-1'"),
+        (("train", "--epochs", "-1"), "must be a whole number of 1 or more, got '-1'"),
     ],
     ids=str,
 )

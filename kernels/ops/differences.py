@@ -56,7 +56,7 @@ operator(
     ref=_diff_ref,
     grad=_diff_grad,
     samples=(*map(sample, ((2,), (6,), (2, 2), (2, 5))), sample((3, 4), axis=0), *OF_WHOLE),
-    doc="Each element but the first less the one before it along an axis; of bools: is it another?",
+    doc="Each element but the first less the one before it along an axis. Bools: do they differ.",
 )
 
 

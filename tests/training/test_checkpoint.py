@@ -414,7 +414,9 @@ def test_train_command_resumes_only_with_equal_arguments(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         training.run([*options, str(tmp_path / "parts")])
     monkeypatch.setattr(mx.checkpoint.Checkpoint, "save", save)
-    with pytest.raises(ValueError, match="run with --seed 1\n  fix: use the arguments of that run"):
+    with pytest.raises(
+        ValueError, match="--seed 1\n  fix: use the arguments and pictures of that run"
+    ):
         training.run([*options, str(tmp_path / "parts"), "--resume", "--seed", "2"])
     parts = training.run([*options, str(tmp_path / "parts"), "--resume"])
     assert [{**h, "seconds": 0} for h in parts] == [{**h, "seconds": 0} for h in whole]

@@ -748,11 +748,23 @@ function("round", "around")(
     )
 )
 function("fix")(lambda g, x: np.trunc(x))
-function("nan_to_num")(
-    lambda g, x, *_, **__: _where(
-        g, np.isnan(x), 0.0, np.clip(x, np.finfo(x.dtype).min, np.finfo(x.dtype).max)
-    )
-)
+
+
+@function("nan_to_num")
+def _nan_to_num(
+    g: Graph,
+    x: Any,
+    copy: bool = True,
+    nan: float = 0.0,
+    posinf: float | None = None,
+    neginf: float | None = None,
+) -> Any:
+    if x.dtype.kind != "f":
+        return x
+    limits = np.finfo(x.dtype)
+    x = _where(g, np.isnan(x), float(nan), x)
+    x = _where(g, x == np.inf, float(limits.max if posinf is None else posinf), x)
+    return _where(g, x == -np.inf, float(limits.min if neginf is None else neginf), x)
 
 
 # ---- over axes -----------------------------------------------------------------------------------

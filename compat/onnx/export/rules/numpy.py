@@ -114,20 +114,6 @@ def isclose(g: Graph, a: Tensor, b: Tensor, *, rtol: float, atol: float, equal_n
     return near | (np.isnan(a) & np.isnan(b)) if equal_nan else near
 
 
-@rule("_npi_nan_to_num")
-def nan_to_num(
-    g: Graph, x: Tensor, *, nan: float, posinf: float | None, neginf: float | None, **_: Any
-) -> Tensor:
-    if x.dtype.kind != "f":
-        return x
-    limits = np.finfo(x.dtype)
-    high = float(limits.max) if posinf is None else posinf
-    low = float(limits.min) if neginf is None else neginf
-    made = g.where(ufunc(np.isnan, x), g.tensor(float(nan), x), x)
-    made = g.where(x == np.inf, g.tensor(float(high), x), made)
-    return g.where(x == -np.inf, g.tensor(float(low), x), made)
-
-
 @rule("_npi_real")
 def real(g: Graph, x: Tensor) -> Tensor:
     return x
