@@ -214,31 +214,24 @@ reduction(
 
 
 # ---- truth: of elements of any dtype, as they are ------------------------------------------------
-def _of_bools(name: str) -> Callable:
+def _truth(name: str, of_bools: str, doc: str) -> None:
     def rule(F, x, **attrs):
         if not prod(x.shape):
             return None
-        return [getattr(F, name)(F.Cast(x, dtype="bool"), **attrs)]
+        return [getattr(F, of_bools)(F.Cast(x, dtype="bool"), **attrs)]
 
-    return rule
+    reduction(
+        f"_{name}",
+        lambda xp, x, axes: getattr(xp, name)(x != 0, axis=axes, keepdims=True),
+        None,
+        out="bool",
+        traits=(Decomposition(rule),),
+        doc=doc,
+    )
 
 
-reduction(
-    "_any",
-    lambda xp, x, axes: xp.any(x != 0, axis=axes, keepdims=True),
-    None,
-    out="bool",
-    traits=(Decomposition(_of_bools("max")),),
-    doc="Over axes: is any element not 0? A bool.",
-)
-reduction(
-    "_all",
-    lambda xp, x, axes: xp.all(x != 0, axis=axes, keepdims=True),
-    None,
-    out="bool",
-    traits=(Decomposition(_of_bools("min")),),
-    doc="Over axes: is no element 0? A bool.",
-)
+_truth("any", "max", "Over axes: is any element not 0? A bool.")
+_truth("all", "min", "Over axes: is no element 0? A bool.")
 
 
 # ---- products: the gradient is the product of all the others, right where there are zeros --------
