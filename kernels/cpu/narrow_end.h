@@ -16,8 +16,9 @@ typedef struct {
     int whole, integers, shift;
 } ending;
 
-/* What is added to and multiplied with sums, for the columns of a panel. */
-typedef struct { float scale[COLUMNS], shift[COLUMNS]; int32_t bias[COLUMNS]; } by_column;
+/* What is added to and multiplied with sums, for the columns of a panel. unshift: what shifted data added to a sum,
+ * negative; both may have wrapped, their sum has not. */
+typedef struct { float scale[COLUMNS], shift[COLUMNS]; int32_t unshift[COLUMNS], bias[COLUMNS]; } by_column;
 
 static void floats_of(int dtype, float *to, const char *from, int64_t n)
 {
@@ -43,10 +44,10 @@ static void floats_of(int dtype, float *to, const char *from, int64_t n)
 static by_column of_columns(const ending *e, int64_t filter, int64_t n, const int32_t *sums)
 {
     const plk_narrow_conv *c = e->c;
-    by_column v = {{0}, {0}, {0}};
+    by_column v = {{0}, {0}, {0}, {0}};
     for (int64_t q = 0; q < n; q++) {
         v.scale[q] = c->scaled ? e->scale[filter + q] : 1;
-        v.bias[q] = e->shift ? -e->shift * sums[q] : 0;
+        v.unshift[q] = e->shift ? -e->shift * sums[q] : 0;
     }
     if (c->bias_dtype < 0)
         return v;
@@ -55,9 +56,9 @@ static by_column of_columns(const ending *e, int64_t filter, int64_t n, const in
         floats_of(c->bias_dtype, v.shift, bias, n);
     else
         for (int64_t q = 0; q < n; q++)
-            v.bias[q] += c->bias_dtype == PLK_I32  ? ((const int32_t *)(const void *)bias)[q]
-                         : c->bias_dtype == PLK_I8 ? ((const int8_t *)bias)[q]
-                                                   : ((const uint8_t *)bias)[q];
+            v.bias[q] = c->bias_dtype == PLK_I32  ? ((const int32_t *)(const void *)bias)[q]
+                        : c->bias_dtype == PLK_I8 ? ((const int8_t *)bias)[q]
+                                                  : ((const uint8_t *)bias)[q];
     return v;
 }
 
@@ -142,13 +143,18 @@ PLK_INLINE vector load_vector(int dtype, const char *from)
 #define AT_MOST(high, v) CHOOSE((high) < (v), high, v)
 #endif
 
+PLK_INLINE plk_units unshifted(const by_column *by, const plk_unit *v, int q)
+{
+    return *(const plk_units *)(v + q) + *(const plk_units *)(by->unshift + q);
+}
+
 /* Columns [q, q + WIDTH) of one row: the sum, scaled and shifted, and cut to what is wanted. add_dtype -1: no addend */
 PLK_INLINE vector finished(const ending *e, const by_column *by, int whole, int add_dtype, const plk_unit *v,
                            const char *addend, int q, float low, float high)
 {
     vector scale = *(const vector *)(by->scale + q), shift = *(const vector *)(by->shift + q), x, lows, highs;
     if (whole)
-        x = __builtin_convertvector(*(const plk_units *)(v + q) + *(const plk_units *)(by->bias + q), vector);
+        x = __builtin_convertvector(unshifted(by, v, q) + *(const plk_units *)(by->bias + q), vector);
     else
         x = *(const vector *)(const void *)(v + q);
     x = x * scale + shift;
@@ -226,11 +232,11 @@ static void finish_floats(const ending *e, const by_column *by, const plk_unit *
             finish_some(e, by, v + r * COLUMNS, row + r, least(ROWS, rows - r), filter, columns, low, high);
 }
 
-/* WIDTH sums with their bias: what int32 does not hold becomes its limit, as what lies beyond [low, high] does. */
-PLK_INLINE plk_units finished_integers(const plk_unit *v, const int32_t *bias, int32_t low, int32_t high)
+/* WIDTH sums and their bias: what int32 does not hold becomes its limit, as what lies beyond [low, high] does. */
+PLK_INLINE plk_units finished_integers(plk_units x, const int32_t *bias, int32_t low, int32_t high)
 {
     typedef uint32_t words __attribute__((vector_size(4 * WIDTH)));
-    plk_units x = *(const plk_units *)v, more = *(const plk_units *)bias, sum = (plk_units)((words)x + (words)more);
+    plk_units more = *(const plk_units *)bias, sum = (plk_units)((words)x + (words)more);
     plk_units over = ((x ^ sum) & (more ^ sum)) >> 31, limit = (sum >> 31) ^ INT32_MIN;
     sum = (sum & ~over) | (limit & over);
     plk_units less = sum < low, greater = sum > high;
@@ -249,7 +255,7 @@ static void finish_integers(const ending *e, const by_column *by, const plk_unit
     for (int64_t r = 0; r < rows; r++, v += COLUMNS) {
         char *to = e->y + ((row + r) * c->filters + filter) * item, *at = columns < COLUMNS ? done : to;
         for (int q = 0; q < COLUMNS; q += WIDTH) {
-            plk_units sum = finished_integers(v + q, by->bias + q, low, high);
+            plk_units sum = finished_integers(unshifted(by, v, q), by->bias + q, low, high);
             if (c->out_dtype == PLK_I32)
                 *(plk_units *)(void *)(at + q * item) = sum;
             else
