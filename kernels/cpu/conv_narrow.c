@@ -47,13 +47,14 @@ static inline void copy_run(char *to, const char *from, int64_t n)
 /* Row r of a panel: the window of output `pixel` of the batch. line: room for a window. */
 static inline void place_window(const conv *k, plk_unit *to, int64_t pixel, int64_t group, char *line)
 {
-    static const char zeros[4 * CHUNK];
+    static const char zeros[4 * AMX_UNITS];
     const plk_narrow_conv *c = k->c;
     int64_t w = pixel % c->out[2], h = pixel / c->out[2] % c->out[1], d = pixel / c->out[2] / c->out[1];
     int64_t image = d / c->out[0], run_bytes = k->run * k->item;
-    int64_t room = k->run_units * per_unit(k->a.way) * k->item, all = c->channels, chunks = k->run_units / CHUNK;
+    int64_t room = k->run_units * per_unit(k->a.way) * k->item, all = c->channels, chunk = chunk_of(k->a);
+    int64_t chunks = k->run_units / chunk, chunk_bytes = chunk * per_unit(k->a.way) * k->item;
     /* whole chunks of one pixel are inside the image or not, and are read where they are */
-    int staged = k->run % (CHUNK * per_unit(k->a.way)) != 0 || k->run > k->channels;
+    int staged = run_bytes % chunk_bytes != 0 || k->run > k->channels;
     d = d % c->out[0] * c->stride[0] - c->pad[0], h = h * c->stride[1] - c->pad[1];
     w = w * c->stride[2] - c->pad[2];
     char *at = line;
@@ -69,9 +70,8 @@ static inline void place_window(const conv *k, plk_unit *to, int64_t pixel, int6
                 const char *source_run = from + first * k->item;
                 int whole = inside && begin == 0 && end == k->run;
                 if (!staged) {
-                    place_chunks(k->a, to, whole ? source_run : zeros, chunks,
-                                 whole ? CHUNK * per_unit(k->a.way) * k->item : 0);
-                    to += chunks * ROWS * CHUNK;
+                    place_chunks(k->a, to, whole ? source_run : zeros, chunks, whole ? chunk_bytes : 0);
+                    to += chunks * rows_of(k->a) * chunk;
                     continue;
                 }
                 if (whole) {
@@ -86,13 +86,13 @@ static inline void place_window(const conv *k, plk_unit *to, int64_t pixel, int6
         }
     }
     if (staged)
-        place_chunks(k->a, to, line, up(k->n_units, CHUNK), CHUNK * per_unit(k->a.way) * k->item);
+        place_chunks(k->a, to, line, up(k->n_units, chunk), chunk_bytes);
 }
 
 /* ---- packing weights ------------------------------------------------------------------------------------------- */
 
 /* The bytes of a window of elements, in runs that are filled up to whole units. */
-static int64_t window_bytes(const conv *k) { return up(k->n_units, CHUNK) * CHUNK * per_unit(k->a.way) * k->w_item; }
+static int64_t window_bytes(const conv *k) { return row_units(k->b, k->n_units) * per_unit(k->a.way) * k->w_item; }
 
 /* The weights of one filter, element (run, i) at run * room + i; to: zeros. */
 static void filter_line(const conv *k, char *to, int64_t filter)
@@ -179,13 +179,15 @@ static void sum_columns(const plk_unit *panel, int64_t n_units, int32_t *sums)
 static void item(void *arg, int64_t i)
 {
     conv *k = arg;
-    int64_t height = k->tiles * ROWS, blocks = up(k->rows, height), split = k->groups_of_panels;
+    const int64_t most = rows_of(k->a), chunk = chunk_of(k->a), units = row_units(k->a, k->n_units);
+    int64_t height = k->tiles * most, blocks = up(k->rows, height), split = k->groups_of_panels;
     int64_t part = i / split % blocks, group = i / split / blocks, row = part * height;
-    int64_t n_rows = least(height, k->rows - row), per_tile = ROWS * up(k->n_units, CHUNK) * CHUNK;
+    int64_t n_rows = least(height, k->rows - row), per_tile = most * units;
     int64_t begin = i % split * k->panels / split, end = (i % split + 1) * k->panels / split;
-    int64_t line = (up(k->n_units, CHUNK) * CHUNK * per_unit(k->a.way) * k->item + 63) / 64 * 64;
+    int64_t line = (units * per_unit(k->a.way) * k->item + 63) / 64 * 64;
     int64_t of_b = k->packed ? 0 : k->n_units * COLUMNS, in_place = 4 / k->w_item == per_unit(k->b.way);
-    plk_unit *a = plk_gemm_scratch(sizeof *a * (size_t)(k->tiles * per_tile + of_b) + (size_t)line), v[ROWS * COLUMNS];
+    plk_unit *a = plk_gemm_scratch(sizeof *a * (size_t)(k->tiles * per_tile + of_b) + (size_t)line);
+    plk_unit v[MOST_ROWS * COLUMNS];
     if (!a) {
         __atomic_store_n(&k->status, PL_ENOMEM, __ATOMIC_RELAXED);
         return;
@@ -193,11 +195,12 @@ static void item(void *arg, int64_t i)
     plk_unit *room = a + k->tiles * per_tile;
     char *window = memset(room + of_b, 0, (size_t)line);
     for (int64_t r = 0; r < n_rows; r++)
-        place_window(k, a + r / ROWS * per_tile + r % ROWS * CHUNK, row + r, group, window);
-    if (n_rows % ROWS)    /* what a tile reads past the last row */
-        for (int64_t r = n_rows % ROWS; r < ROWS; r++)
-            for (int64_t u = 0; u < up(k->n_units, CHUNK); u++)
-                memset(a + n_rows / ROWS * per_tile + (u * ROWS + r) * CHUNK, 0, CHUNK * sizeof *a);
+        place_window(k, a + r / most * per_tile + r % most * chunk, row + r, group, window);
+    if (n_rows % most)    /* what a tile reads past the last row */
+        for (int64_t u = 0; u < units; u += chunk)
+            memset(a + n_rows / most * per_tile + u * most + n_rows % most * chunk, 0,
+                   (size_t)((most - n_rows % most) * chunk) * sizeof *a);
+    begin_products(k->a, k->n_units);
     for (int64_t p = begin; p < end; p++) {
         int64_t columns = least(COLUMNS, k->filters - p * COLUMNS), filter = group * k->filters + p * COLUMNS;
         const plk_unit *panel = k->packed + (group * k->panels + p) * k->n_units * COLUMNS;
@@ -213,13 +216,13 @@ static void item(void *arg, int64_t i)
         if (k->a.shift)
             sum_columns(panel, k->n_units, sums);
         by_column by = of_columns(&k->end, filter, columns, sums);
-        for (int64_t r = 0; r < n_rows; r += ROWS) {
-            int64_t rows = least(ROWS, n_rows - r);
-            unit_products[k->a.way][0][rows == 1 ? 0 : rows <= FEW_ROWS ? 1 : 2](
-                k->n_units, a + r / ROWS * per_tile, panel, v, COLUMNS, 0);
+        for (int64_t r = 0; r < n_rows; r += most) {
+            int64_t rows = least(most, n_rows - r);
+            multiply_panels(k->a, 0, rows, k->n_units, a + r / most * per_tile, panel, v, COLUMNS, 0);
             finish(&k->end, &by, v, row + r, rows, filter, columns);
         }
     }
+    end_products(k->a);
 }
 
 /* ---- channels first -------------------------------------------------------------------------------------------- */
@@ -254,8 +257,8 @@ static int64_t round_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 static void divide(conv *k, int n_threads)
 {
-    int64_t tile = ROWS * 4 * up(k->n_units, CHUNK) * CHUNK, most = plk_cache_own() / 8 * 3 / tile;
-    int64_t all = up(k->rows, ROWS), wanted = n_threads > 1 ? n_threads * ITEMS_EACH : 1;
+    int64_t rows = rows_of(k->a), most = plk_cache_own() / 8 * 3 / (4 * rows * row_units(k->a, k->n_units));
+    int64_t all = up(k->rows, rows), wanted = n_threads > 1 ? n_threads * ITEMS_EACH : 1;
     k->tiles = least(all, most < LEAST_TILES ? LEAST_TILES : most > MOST_TILES ? MOST_TILES : most);
     while (k->tiles > LEAST_TILES && k->c->groups * up(all, k->tiles) < wanted)
         k->tiles = up(k->tiles, 2);
@@ -293,12 +296,13 @@ PLK_KERNEL(plk_narrow_conv_run)
     end.y = bufs[at];
     end.integers = end.whole && !c->scaled && c->add_dtype < 0 && c->low == -INFINITY && c->high == INFINITY &&
                    (c->out_dtype == PLK_I32 || c->out_dtype == PLK_I8 || c->out_dtype == PLK_U8);
-    end.shift = way == PLK_BY_BYTE && c->dtype == PLK_I8 ? 128 : 0;
+    int amx = narrow_amx(way);
+    end.shift = way == PLK_BY_BYTE && c->dtype == PLK_I8 && !amx ? 128 : 0;
     conv k = {.c = c, .x = bufs[0], .w = bufs[1], .end = end, .rows = c->n * out,
               .channels = c->channels / c->groups, .filters = c->filters / c->groups,
               .item = (int64_t)plk_dtype_bytes(c->dtype), .w_item = (int64_t)plk_dtype_bytes(c->w_dtype)};
-    k.a = (source){way, c->dtype, end.shift};
-    k.b = (source){way, c->w_dtype, 0};
+    k.a = (source){way, c->dtype, end.shift, amx};
+    k.b = (source){way, c->w_dtype, 0, 0};
     int by_winograd = suits_winograd(c, way);
     int lines = !by_winograd && c->groups == 1 && !c->columns && c->kernel[2] > 1 && c->dilate[2] == 1 &&
                 k.channels % per != 0;
@@ -347,7 +351,7 @@ PLK_KERNEL(plk_narrow_conv_run)
         winograd_run(c, &cut, &k.end, k.x, stored ? k.w : (const char *)k.packed, memory + bytes - of_points);
     } else if (!k.status) {
         divide(&k, n_threads);
-        pl_thread_pool_run(n_threads, c->groups * up(k.rows, k.tiles * ROWS) * k.groups_of_panels, item, &k);
+        pl_thread_pool_run(n_threads, c->groups * up(k.rows, k.tiles * rows_of(k.a)) * k.groups_of_panels, item, &k);
     }
     if (turn_y && !k.status)
         turn_images(y, k.end.y, c->n, out, c->filters, out_item);

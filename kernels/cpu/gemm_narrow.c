@@ -12,7 +12,7 @@
 
 /* OF_DEPTH: units of a block of depth, which is seldom divided, as panels stream from the L2 cache */
 enum { OF_DEPTH = 1 << 11, MOST_TILES = 7, TASKS_EACH = 4,
-       LEAST_ROWS = 4 * ROWS, AT_ONCE = 256, THIN = 8, THIN_COLUMNS = 32 };
+       LEAST_PANELS = 4, AT_ONCE = 256, THIN = 8, THIN_COLUMNS = 32 };
 
 /* units of a stripe of B, and of rows of A packed at once */
 static int64_t of_stripe(void) { return plk_cache_own() / 2 / (int64_t)sizeof(plk_unit); }
@@ -32,7 +32,7 @@ typedef struct {
 typedef struct { plk_unit *a, *b, *sums, *acc; int64_t acc_step; int32_t keeps_b; } room;
 
 static int64_t bytes_of(const product *w) { return (int64_t)plk_dtype_bytes(w->g->dtype); }
-static int64_t of_row(const product *w) { return up(w->depth, CHUNK) * CHUNK; }
+static int64_t of_row(const product *w) { return row_units(w->a.as, w->depth); }
 static int64_t units_of(const product *w) { return up(w->g->k, per_unit(w->a.as.way)); }
 
 /* Stores a complete tile of floats: rows of COLUMNS, v_step apart. */
@@ -41,8 +41,8 @@ static void finish_floats(const product *w, const float *v, int64_t v_step, int6
 {
     const plk_gemm *g = w->g;
     int64_t at = i * g->n + j;
-    const source floats = {PLK_BY_FLOAT, g->dtype, 0};
-    float x[ROWS * COLUMNS], more[ROWS * COLUMNS], bias[COLUMNS] = {0};
+    const source floats = {PLK_BY_FLOAT, g->dtype, 0, 0};
+    float x[MOST_ROWS * COLUMNS], more[MOST_ROWS * COLUMNS], bias[COLUMNS] = {0};
     int64_t item = bytes_of(w);
     if (w->bias)
         convert_run(floats, bias, w->bias + j * item, columns);
@@ -119,14 +119,16 @@ static void sum_columns(const plk_unit *panel, int64_t n_units, plk_unit *sums)
 static void block(const product *w, const room *m, int64_t i, int64_t n_rows, int64_t j, int64_t j_end, int fresh)
 {
     const plk_gemm *g = w->g;
-    int way = w->a.as.way, by_steps = w->a.step_bytes != bytes_of(w);
-    int64_t per = per_unit(way), n_units = units_of(w), panels = up(j_end - j, COLUMNS);
-    plk_unit v[ROWS * COLUMNS];
+    int by_steps = w->a.step_bytes != bytes_of(w);
+    int64_t per = per_unit(w->a.as.way), n_units = units_of(w), panels = up(j_end - j, COLUMNS);
+    int64_t height = rows_of(w->a.as);
+    plk_unit v[MOST_ROWS * COLUMNS];
     int64_t u = 0;
     do {    /* once also if the depth is 0 */
         int64_t n = least(w->depth, n_units - u), steps = least(n * per, g->k - u * per);
-        for (int64_t r = 0; r < n_rows; r += ROWS)
-            pack_rows(m->a + r * of_row(w), operand_at(w->a, i + r, u * per), least(ROWS, n_rows - r), steps);
+        for (int64_t r = 0; r < n_rows; r += height)
+            pack_rows(m->a + r * of_row(w), operand_at(w->a, i + r, u * per), least(height, n_rows - r), steps);
+        begin_products(w->a.as, n);
         for (int64_t p = 0; p < panels; p++) {
             int64_t columns = least(COLUMNS, j_end - j - p * COLUMNS);
             plk_unit *panel = m->b + (m->keeps_b ? u * panels * COLUMNS : 0) + p * COLUMNS * n;
@@ -137,11 +139,10 @@ static void block(const product *w, const room *m, int64_t i, int64_t n_rows, in
                 memset(sums, 0, COLUMNS * sizeof *sums);
             if (fresh && w->a.as.shift)
                 sum_columns(panel, n, sums);
-            for (int64_t r = 0; r < n_rows; r += ROWS) {
-                int64_t rows = least(ROWS, n_rows - r), step = m->acc ? m->acc_step : COLUMNS;
+            for (int64_t r = 0; r < n_rows; r += height) {
+                int64_t rows = least(height, n_rows - r), step = m->acc ? m->acc_step : COLUMNS;
                 plk_unit *out = m->acc ? m->acc + r * step + p * COLUMNS : v;
-                int height = rows == 1 ? 0 : rows <= FEW_ROWS ? 1 : 2;
-                unit_products[way][by_steps][height](n, m->a + r * of_row(w), panel, out, step, u > 0);
+                multiply_panels(w->a.as, by_steps, rows, n, m->a + r * of_row(w), panel, out, step, u > 0);
                 if (u + n >= n_units)
                     finish(w, out, step, sums, i + r, j + p * COLUMNS, rows, columns);
             }
@@ -264,12 +265,13 @@ static void run_task(void *arg, int64_t task)
     m.a = memory, m.b = m.a + of_a, m.sums = m.b + of_b, m.acc = of_acc ? m.sums + m.acc_step : NULL;
     for (int64_t r = i; r < i_end; r += w->block_rows)
         block(&one, &m, r, least(w->block_rows, i_end - r), j, j_end, r == i);
+    end_products(w->a.as);
 }
 
 /* sums[i] = the sum of row i of A, rounded once */
 static void sum_rows(const plk_gemm *g, const operand *a, char *sums)
 {
-    const source floats = {PLK_BY_FLOAT, g->dtype, 0};
+    const source floats = {PLK_BY_FLOAT, g->dtype, 0, 0};
     int64_t item = (int64_t)plk_dtype_bytes(g->dtype);
     float x[AT_ONCE], total[AT_ONCE];
     for (int64_t i = 0; i < g->m; i += AT_ONCE) {
@@ -298,23 +300,23 @@ static void divide(product *w, int n_threads)
 {
     const plk_gemm *g = w->g;
     int64_t most = units_of(w), wanted = n_threads > 1 ? n_threads * TASKS_EACH : 1;
-    int64_t width = of_stripe() / (most < 1 ? 1 : most) / COLUMNS * COLUMNS;
+    int64_t width = of_stripe() / (most < 1 ? 1 : most) / COLUMNS * COLUMNS, rows = rows_of(w->a.as);
     w->width = least(up(g->n, COLUMNS) * COLUMNS, width < 2 * COLUMNS ? 2 * COLUMNS : width);
-    w->height = up(g->m, ROWS) * ROWS;
+    w->height = up(g->m, rows) * rows;
     w->depth = least(most, OF_DEPTH);
-    int64_t tiles = of_rows() / (ROWS * of_row(w) + 1);
-    w->block_rows = (tiles < 1 ? 1 : tiles > MOST_TILES ? MOST_TILES : tiles) * ROWS;
+    int64_t tiles = of_rows() / (rows * of_row(w) + 1);
+    w->block_rows = (tiles < 1 ? 1 : tiles > MOST_TILES ? MOST_TILES : tiles) * rows;
     for (;;) {
         w->stripes = up(g->n, w->width);
         w->pieces = up(g->m, w->height);
         if (g->n_batch * w->stripes * w->pieces >= wanted)
             return;
-        if (w->height > LEAST_ROWS && w->height >= w->width)
-            w->height = up(w->height / 2, ROWS) * ROWS;
+        if (w->height > LEAST_PANELS * rows && w->height >= w->width)
+            w->height = up(w->height / 2, rows) * rows;
         else if (w->width > COLUMNS)
             w->width = up(w->width / 2, COLUMNS) * COLUMNS;
-        else if (w->height > LEAST_ROWS)
-            w->height = up(w->height / 2, ROWS) * ROWS;
+        else if (w->height > LEAST_PANELS * rows)
+            w->height = up(w->height / 2, rows) * rows;
         else
             return;
     }
@@ -331,7 +333,8 @@ static int run_all(product *w)
             w->a.as.way = w->b.as.way = PLK_BY_SHORT;
         pl_thread_pool_run(n_threads, g->n_batch * up(g->n, THIN_COLUMNS), run_thin, w);
     } else {
-        w->a.as.shift = w->a.as.way == PLK_BY_BYTE ? 128 : 0;
+        w->a.as.amx = narrow_amx(w->a.as.way);
+        w->a.as.shift = w->a.as.way == PLK_BY_BYTE && !w->a.as.amx ? 128 : 0;
         divide(w, n_threads);
         pl_thread_pool_run(n_threads, g->n_batch * w->stripes * w->pieces, run_task, w);
     }

@@ -1,7 +1,12 @@
 /* The instruction set that the kernels run with: detected at load, lowered by tests. */
 #include "isa.h"
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
-static int level, limit = PLK_ISA_COUNT - 1, features, hidden;
+static int level, limit = PLK_ISA_COUNT - 1, features, hidden, asked;
 
 static int found(void)
 {
@@ -31,7 +36,28 @@ __attribute__((constructor)) static void find(void)
 #endif
 }
 
-int plk_isa_has(int feature) { return level >= PLK_AVX512 && (features & ~hidden & feature) != 0; }
+/* Has the processor AMX for bytes and bfloat16, and does Linux let this process use it? */
+static int amx(void)
+{
+#if defined(__x86_64__) && defined(__linux__)
+    enum { BF16 = 1 << 22, TILE = 1 << 24, INT8 = 1 << 25, ASK = 0x1023, TILE_DATA = 18 };
+    unsigned a, b, c, d = 0, all = BF16 | TILE | INT8;
+    __get_cpuid_count(7, 0, &a, &b, &c, &d);
+    return (d & all) == all && syscall(SYS_arch_prctl, ASK, TILE_DATA) == 0;
+#else
+    return 0;
+#endif
+}
+
+int plk_isa_has(int feature)
+{
+    if ((feature & PLK_HAS_AMX) && !__atomic_load_n(&asked, __ATOMIC_ACQUIRE)) {
+        if (amx())
+            __atomic_or_fetch(&features, PLK_HAS_AMX, __ATOMIC_RELAXED);
+        __atomic_store_n(&asked, 1, __ATOMIC_RELEASE);
+    }
+    return level >= PLK_AVX512 && (__atomic_load_n(&features, __ATOMIC_RELAXED) & ~hidden & feature) != 0;
+}
 
 void plk_isa_without(int lacking) { hidden = lacking; }
 

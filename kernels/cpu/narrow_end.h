@@ -36,7 +36,7 @@ static void floats_of(int dtype, float *to, const char *from, int64_t n)
         for (int64_t i = 0; i < n; i++)
             to[i] = ((const uint8_t *)from)[i];
         break;
-    default: convert_run((source){PLK_BY_FLOAT, dtype, 0}, to, from, n);
+    default: convert_run((source){PLK_BY_FLOAT, dtype, 0, 0}, to, from, n);
     }
 }
 

@@ -10,10 +10,12 @@
  *     PLK_BY_SHORT   2 int16         vpmaddwd, vpaddd                           x86
  *     PLK_BY_BYTE    4 bytes         vpdpbusd: unsigned rows, signed columns    AVX512-VNNI, B of int8
  *
+ * AMX multiplies the units of the last two in tiles of its own: panels of A have more rows then, and larger chunks.
  * Missing steps, rows and columns are zeros. A signed A is shifted by 128 for vpdpbusd; the sums of B's columns correct
  * that. */
 #ifndef PLK_NARROW_TILE_H
 #define PLK_NARROW_TILE_H
+#include "amx.h"
 #include "dtype.h"
 #include "half.h"
 #include "narrow_way.h"
@@ -27,12 +29,17 @@ typedef uint16_t half_word __attribute__((may_alias));
 typedef float real_unit __attribute__((may_alias));
 typedef int32_t plk_units __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
 typedef union { plk_unit whole; uint16_t halves[2]; uint8_t bytes[4]; } parts;
-enum { RUN = 64 };    /* units transposed at once */
+enum { RUN = 64, MOST_ROWS = (int)ROWS > AMX_ROWS ? (int)ROWS : AMX_ROWS };    /* RUN: units transposed at once */
 
 /* ---- packing --------------------------------------------------------------------------------------------------- */
 
-/* What an operand is packed from: the dtype, and by how much a byte is shifted (128: int8 becomes uint8). */
-typedef struct { int way, dtype, shift; } source;
+/* What an operand is packed from: the dtype, and by how much a byte is shifted (128: int8 becomes uint8). amx: for it */
+typedef struct { int way, dtype, shift, amx; } source;
+
+/* The rows of a panel of A, and how many units of a row are next to each other; a row of n units, in whole chunks */
+PLK_INLINE int64_t rows_of(source s) { return s.amx ? (int)AMX_ROWS : (int)ROWS; }
+PLK_INLINE int64_t chunk_of(source s) { return s.amx ? (int)AMX_UNITS : (int)CHUNK; }
+static inline int64_t row_units(source s, int64_t n) { return up(n, chunk_of(s)) * chunk_of(s); }
 
 #define EACH(n, T, U, expression) \
     { \
@@ -77,7 +84,7 @@ PLK_INLINE void convert_run(source s, void *to, const void *from, int64_t n)
 /* Does `work` with the source `k`, a constant where elements are converted: then no loop chooses for each run. */
 #define SOURCE(by, of, work) \
     case by * PLK_DTYPE_COUNT + of: { \
-        const source k = {by, of, 0}; \
+        const source k = {by, of, 0, 0}; \
         work; \
         break; \
     }
@@ -176,9 +183,14 @@ static inline plk_unit last_unit(source s, const char *from, int64_t n)
     return p.whole;
 }
 
-/* n chunks of a row, each ROWS * CHUNK units after the last. step: 0, the same elements again and again */
+/* n chunks of a row, where a panel of A has them. step: 0, the same elements again and again */
 static inline void place_chunks(source s, plk_unit *to, const char *from, int64_t n, int64_t step)
 {
+    if (s.amx) {
+        for (int64_t i = 0; i < n; i++)
+            memcpy(to + i * AMX_ROWS * AMX_UNITS, from + i * step, AMX_UNITS * sizeof *to);
+        return;
+    }
     switch (s.way) {
     case PLK_BY_BRAIN:
         for (int64_t i = 0; i < n; i++)
@@ -199,23 +211,34 @@ static inline void place_chunks(source s, plk_unit *to, const char *from, int64_
     }
 }
 
-/* n_rows <= ROWS rows of A. If the steps of a row are contiguous: (chunk, row, CHUNK units), else (unit, row). */
+/* A panel of A, of at most rows_of rows. If the steps of a row are contiguous, and for AMX: (chunk, row, units of a
+ * chunk), else (unit, row). */
 __attribute__((unused)) static void pack_rows(plk_unit *to, operand a, int64_t n_rows, int64_t depth)
 {
     int64_t per = per_unit(a.as.way), n_units = up(depth, per), item = (int64_t)plk_dtype_bytes(a.as.dtype);
-    if (n_rows < ROWS)
-        memset(to, 0, sizeof *to * (size_t)(ROWS * up(n_units, CHUNK) * CHUNK));
+    int64_t rows = rows_of(a.as), chunk = chunk_of(a.as);
+    if (n_rows < rows)
+        memset(to, 0, sizeof *to * (size_t)(rows * row_units(a.as, n_units)));
     if (a.step_bytes == item) {
         for (int64_t r = 0; r < n_rows; r++) {
             const char *from = a.from + r * a.line_bytes;
-            plk_unit *at = to + r * CHUNK;
-            int64_t chunks = depth / (CHUNK * per), d = chunks * CHUNK * per;
-            place_chunks(a.as, at, from, chunks, CHUNK * per * item);
-            at += chunks * ROWS * CHUNK;
+            plk_unit *at = to + r * chunk;
+            int64_t chunks = depth / (chunk * per), d = chunks * chunk * per;
+            place_chunks(a.as, at, from, chunks, chunk * per * item);
+            at += chunks * rows * chunk;
             int64_t whole = (depth - d) / per * per;
             convert_run(a.as, at, from + d * item, whole);
             if (d + whole < depth)
                 at[whole / per] = last_unit(a.as, from + (d + whole) * item, depth - d - whole);
+        }
+    } else if (a.as.amx) {
+        plk_unit lines[AMX_UNITS * AMX_ROWS];
+        for (int64_t u = 0; u < n_units; u += AMX_UNITS, to += AMX_ROWS * AMX_UNITS) {
+            int64_t n = least(AMX_UNITS, n_units - u);
+            for (int64_t q = 0; q < n; q++)
+                zip_lines(a.as, lines + q * AMX_ROWS, a.from + (u + q) * per * a.step_bytes, a.step_bytes,
+                          least(per, depth - (u + q) * per), n_rows);
+            transpose((float *)to, AMX_UNITS, (const float *)lines, AMX_ROWS, n, n_rows);
         }
     } else {
         FOR_SOURCE(a.as, for (int64_t u = 0; u < n_units; u++)
@@ -328,7 +351,7 @@ PLK_INLINE vector widened_floats(const int dtype, const half_word *x)
     return dtype == PLK_BF16 ? (vector)_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16) : (vector)_mm256_cvtph_ps(v);
 #else
     float y[WIDTH];
-    convert_run((source){PLK_BY_FLOAT, dtype, 0}, y, x, WIDTH);
+    convert_run((source){PLK_BY_FLOAT, dtype, 0, 0}, y, x, WIDTH);
     return *(const vector *)y;
 #endif
 }
@@ -426,4 +449,36 @@ static const unit_product unit_products[][2][3] = {
 #undef WAYS
 #undef TILES
 #undef TILE
+
+/* out (rows x COLUMNS, out_step apart) = or += n_units of a panel of A times those of a panel of B; between the two
+ * functions below. by_steps: the panel of A is (unit, row). */
+static inline void multiply_panels(source s, int by_steps, int64_t rows, int64_t n_units, const plk_unit *a,
+                                   const plk_unit *b, plk_unit *out, int64_t out_step, int add)
+{
+#if defined(__AVX512F__)
+    if (s.amx) {
+        (s.way == PLK_BY_BRAIN ? amx_brain : s.dtype == PLK_I8 ? amx_bytes : amx_plain_bytes)(
+            n_units, a, b, out, out_step, add, rows > AMX_ROWS / 2);
+        return;
+    }
+#endif
+    unit_products[s.way][by_steps][rows == 1 ? 0 : rows <= FEW_ROWS ? 1 : 2](n_units, a, b, out, out_step, add);
+}
+
+/* n_units: of each of the next products */
+static inline void begin_products(source s, int64_t n_units)
+{
+#if defined(__AVX512F__)
+    if (s.amx)
+        amx_begin(n_units % AMX_UNITS);
+#endif
+}
+
+static inline void end_products(source s)
+{
+#if defined(__AVX512F__)
+    if (s.amx)
+        amx_end();
+#endif
+}
 #endif

@@ -22,4 +22,10 @@ static inline int narrow_way(int a, int b)
     return PLK_BY_INT;
 #endif
 }
+
+/* Are units of this way multiplied by AMX? */
+static inline int narrow_amx(int way)
+{
+    return (way == PLK_BY_BRAIN || way == PLK_BY_BYTE) && plk_isa_has(PLK_HAS_AMX);
+}
 #endif

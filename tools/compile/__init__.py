@@ -73,7 +73,7 @@ def _processor(target: str) -> Iterator[str]:
             " processor cannot run\n  fix: compile on a machine that has it"
         )
     lib.plk_isa_limit(LEVELS[target])
-    lib.plk_isa_without(lib.PLK_HAS_BF16 | lib.PLK_HAS_VNNI)  # not every machine has these
+    lib.plk_isa_without(lib.PLK_HAS_ALL)  # not every machine has these
     try:
         yield target
     finally:
