@@ -7,16 +7,31 @@
 #include "act.h"
 
 #if defined(__AVX512F__)
-enum { LANES = 16 };
+enum { LANES = 16, ROWS = 6 };    /* as many rows as there are registers for */
 #elif defined(__AVX__)
-enum { LANES = 8 };
+enum { LANES = 8, ROWS = 3 };
 #else
-enum { LANES = 4 };
+enum { LANES = 4, ROWS = 3 };
 #endif
-enum { ROWS = 3, DOTS = 4, WIDE = 64, SMALL_ROWS = 4, PAIR = 2 * LANES };
+enum { DOTS = 4, WIDE = 64, SMALL_ROWS = 4, PAIR = 2 * LANES };
 typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The first n < LANES elements of a vector, then zeros. */
+static inline vector first(const float *x, int64_t n)
+{
+#if defined(__AVX512F__)
+    return (vector)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), x);
+#elif defined(__AVX__)
+    static const int32_t ones[2 * LANES] = {-1, -1, -1, -1, -1, -1, -1, -1};
+    return (vector)_mm256_maskload_ps(x, _mm256_loadu_si256((const __m256i *)(ones + LANES - n)));
+#else
+    vector v = {0};
+    memcpy(&v, x, (size_t)n * sizeof *x);
+    return v;
+#endif
+}
 
 /* The sums of DOTS vectors. */
 static inline void totals(const vector *v, float *out)
@@ -48,7 +63,7 @@ static inline __attribute__((always_inline)) void dots(const int n_rows, const f
     int64_t d = 0;
     _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++)
         columns[c] = b + at[c] * b_column;
-    _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++)
+    _Pragma("GCC unroll 6") for (int r = 0; r < n_rows; r++)
         _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++)
             acc[r][c] = (vector){0};
     if (n_rows == 1) {    /* DOTS chains of additions would wait for each other */
@@ -64,21 +79,29 @@ static inline __attribute__((always_inline)) void dots(const int n_rows, const f
         _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++)
             acc[0][c] += more[c];
     }
-    _Pragma("GCC unroll 1") for (; d + LANES <= k; d += LANES) {
-        vector x[ROWS];
-        _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++)
-            x[r] = *(const vector *)(a + r * a_row + d);
-        _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++) {
-            vector y = *(const vector *)(columns[c] + d);
-            _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++)
-                acc[r][c] += x[r] * y;
-        }
+    /* acc += the products of the vectors at d */
+#define ADD(load) \
+    { \
+        vector x[ROWS]; \
+        _Pragma("GCC unroll 6") for (int r = 0; r < n_rows; r++) \
+            x[r] = load(a + r * a_row + d); \
+        _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++) { \
+            vector y = load(columns[c] + d); \
+            _Pragma("GCC unroll 6") for (int r = 0; r < n_rows; r++) \
+                acc[r][c] += x[r] * y; \
+        } \
     }
-    _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++) {
+#define WHOLE(at) *(const vector *)(at)
+#define REST(at) first(at, k - d)
+    _Pragma("GCC unroll 1") for (; d + LANES <= k; d += LANES)
+        ADD(WHOLE)
+    if (d < k)
+        ADD(REST)
+#undef REST
+#undef WHOLE
+#undef ADD
+    _Pragma("GCC unroll 6") for (int r = 0; r < n_rows; r++) {
         totals(acc[r], sums);
-        for (int64_t e = d; e < k; e++)
-            for (int c = 0; c < DOTS; c++)
-                sums[c] += a[r * a_row + e] * columns[c][e];
         for (int c = 0; c < DOTS; c++)
             out[r * WIDE + at[c]] = sums[c];
     }
@@ -120,12 +143,14 @@ static void strip(const plk_matmul *p, int64_t n_rows, const float *a, const flo
         /* DOTS columns that are far apart: each is read on where it ended, as processors expect of a reader */
         for (int64_t i = 0; i < apart; i++) {
             const int64_t at[DOTS] = {i, i + apart, least(i + 2 * apart, n - 1), least(i + 3 * apart, n - 1)};
-            if (n_rows == 3)
-                dots(3, a, p->a_row, b, p->b_column, at, p->k, out);
-            else if (n_rows == 2)
-                dots(2, a, p->a_row, b, p->b_column, at, p->k, out);
-            else
-                dots(1, a, p->a_row, b, p->b_column, at, p->k, out);
+            switch (n_rows) {
+#define CASE(n) case n: dots(n, a, p->a_row, b, p->b_column, at, p->k, out); break;
+                CASE(1) CASE(2) CASE(3)
+#if defined(__AVX512F__)
+                CASE(4) CASE(5) CASE(6)
+#endif
+#undef CASE
+            }
         }
         done = n;
     }

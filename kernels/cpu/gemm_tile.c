@@ -13,18 +13,22 @@
 #include "tile.h"
 
 enum { TASK_ROWS = 96, TASK_TILES = TASK_ROWS / ROWS, MAX_K = 2048, MAX_GROUPS = 64, TASKS_LEFT = 4, LEAST_TILES = 4,
-       IN_PLACE = 12, LINE = 16, SHORT = 64 };
+       IN_PLACE = 12, PAGE = 1024, PAGES = 128, SHORT = 64 };
 enum { LEAST_PACKED = 4 * MAX_K * COLUMNS, MOST_PACKED = 2 << 20 };    /* bytes of a stripe of B */
 
 typedef struct { const float *bias, *residual; float *c, *pre, *sums; } ends;
 
-/* The operands of a tile: rows of A, packed (apart = 0) or in place, and columns of B. */
-typedef struct { const float *a, *b; int64_t apart, b_step; } operands;
+/* The operands of a tile: rows of A, packed (apart = 0) or in place, and columns of B. keep: where these are packed while
+ * they are multiplied, or NULL */
+typedef struct { const float *a, *b; int64_t apart, b_step; float *keep; } operands;
 
 static inline void multiply(const plk_matmul *p, const operands *x, int64_t rows, int64_t depth, float beta,
                             const float *bias, float *out, int64_t out_step)
 {
-    if (rows <= FEW_ROWS)
+    if (x->keep)
+        (p->a_depth == 1 ? tile_rows_keep : tile_steps_keep)(depth, x->a, x->keep, x->b, x->b_step, p->alpha, beta, bias,
+                                                             out, out_step);
+    else if (rows <= FEW_ROWS)
         (p->a_depth == 1 ? few_rows : few_steps)(depth, x->a, x->b, x->b_step, p->alpha, beta, bias, out, out_step);
     else if (!x->apart)
         (p->a_depth == 1 ? tile_rows : tile_steps)(depth, x->a, x->b, x->b_step, p->alpha, beta, bias, out, out_step);
@@ -94,8 +98,12 @@ static void add_sums(float *sums, const plk_matmul *p, const float *a, int64_t r
         sums[i] += total[i];
 }
 
-/* With few tiles per panel, packing costs more than it saves, unless its lines are in one cache set. */
-static int in_place(int64_t n_tiles, int64_t step) { return n_tiles <= 2 || (n_tiles <= IN_PLACE && step % 1024 != 0); }
+/* With few tiles per panel, packing costs more than it saves, unless its lines are in one cache set or in more pages than
+ * processors have at hand. */
+static int in_place(int64_t n_tiles, int64_t step, int64_t depth)
+{
+    return n_tiles <= 1 || (n_tiles <= IN_PLACE && step % PAGE != 0 && least(step, PAGE) * depth <= PAGES * PAGE);
+}
 
 /* Cache lines that are packed next: each tile prefetches some of them into the L2 cache. */
 typedef struct { const float *at; int64_t step, n_lines, length, n_each; } ahead;
@@ -139,8 +147,9 @@ static void block(const plk_matmul *p, const ends *e, const stripe *s, const flo
 {
     int64_t n_rows = t->i_end - t->i, n_tiles = up(n_rows, ROWS), n_panels = up(s->j_end - s->j, COLUMNS), depth;
     int64_t n_here =
-        in_place(up(p->n, COLUMNS), p->a_depth) && (p->a_depth == 1 || p->a_row == 1) ? n_rows / ROWS * ROWS : 0;
-    int b_here = p->b_column == 1 && in_place(up(p->m, ROWS), p->b_depth);
+        in_place(up(p->n, COLUMNS), p->a_depth, s->depth) && (p->a_depth == 1 || p->a_row == 1) ? n_rows / ROWS * ROWS : 0;
+    int b_here = p->b_column == 1 && in_place(up(p->m, ROWS), p->b_depth, s->depth);
+    int again = t->i > 0 || t->i_end < p->m;      /* other tasks read these panels of B */
     float *sums = s->j == 0 && e->sums ? e->sums + t->i : NULL;
     if (sums && s->k == 0)
         memset(sums, 0, (size_t)n_rows * sizeof *sums);
@@ -161,18 +170,26 @@ static void block(const plk_matmul *p, const ends *e, const stripe *s, const flo
                 const float *panel = b + d * p->b_depth + j * p->b_column;
                 int64_t columns = least(p->n - j, COLUMNS);
                 int64_t b_step = b_here && columns == COLUMNS ? p->b_depth : COLUMNS;
+                float *keep = NULL;
                 if (!b_here || columns < COLUMNS) {
-                    float *to = packed_b + q * COLUMNS * depth;
+                    float *to = packed_b + (again || depth <= SHORT ? q * COLUMNS * depth : 0);
                     if (fresh && i == 0) {
-                        pack_b(to, panel, p->b_depth, p->b_column, columns, depth);
-                        f = ahead_of(panel + COLUMNS * p->b_column, depth, p->b_depth,
-                                     least(p->n - j - columns, COLUMNS), p->b_column, n_tiles);
+                        if (p->b_column == 1 && columns == COLUMNS && n_tiles >= 2 && n_here == 0) {
+                            keep = to;            /* the first of many tiles packs */
+                        } else {
+                            pack_b(to, panel, p->b_depth, p->b_column, columns, depth);
+                            f = ahead_of(panel + COLUMNS * p->b_column, depth, p->b_depth,
+                                         least(p->n - j - columns, COLUMNS), p->b_column, n_tiles);
+                        }
                     }
-                    panel = to;
+                    if (keep)
+                        b_step = p->b_depth;
+                    else
+                        panel = to;
                 }
-                operands x = {packed_a + i * DEPTH, panel, 0, b_step};
+                operands x = {packed_a + i * DEPTH, panel, 0, b_step, keep};
                 if (i < n_here)
-                    x = (operands){from + i * p->a_row, panel, p->a_depth == 1 ? p->a_row : p->a_depth, b_step};
+                    x = (operands){from + i * p->a_row, panel, p->a_depth == 1 ? p->a_row : p->a_depth, b_step, NULL};
                 fetch(&f);
                 finish(p, e, &x, depth, t->i + i, j, d == 0, d + depth >= p->k);
             }

@@ -22,7 +22,7 @@ enum { WIDTH = 4, ROWS = 8, DEPTH = 256 };
 #else
 enum { WIDTH = 4, ROWS = 6, DEPTH = 256 };
 #endif
-enum { FEW_ROWS = ROWS / 2 + 1, COLUMNS = 2 * WIDTH, CHUNK = 8, UNROLL = 4 };
+enum { FEW_ROWS = ROWS / 2 + 1, COLUMNS = 2 * WIDTH, CHUNK = 8, UNROLL = 4, AHEAD = 16, LINE = 16 };
 typedef float vector __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
 
 /* Stores the four columns of HEIGHT x 4 elements. */
@@ -140,10 +140,11 @@ static const float no_bias[COLUMNS];
 #define ADD_PRODUCT(to, x, y) to += x * y
 #endif
 /* Step s of a tile. The fence stops the compiler from moving loads of later steps here: no register is free. */
-#define STEP(s, n_rows, row, step) \
+#define STEP(s, n_rows, row, step, keep) \
     { \
         const float *line = s < 2 ? b + s * b_step : below + (s - 2) * b_step; \
         vector b0 = *(const vector *)line, b1 = *(const vector *)(line + WIDTH); \
+        keep(s) \
         _Pragma("GCC unroll 16") for (int r = 0; r < n_rows; r++) { \
             vector x = (r < ROWS / 2 ? a[r * row + s * step] : low[(r - ROWS / 2) * row + s * step]) - (vector){0}; \
             ADD_PRODUCT(acc[r][0], x, b0); \
@@ -151,11 +152,23 @@ static const float no_bias[COLUMNS];
         } \
         __asm__ volatile("" ::: "memory"); \
     }
+/* What a line AHEAD has that its neighbour on the left has not brought along, wherever it begins. */
+#define FETCH(s) \
+    if ((int)COLUMNS > LINE) \
+        __builtin_prefetch(line + AHEAD * b_step + LINE - 1); \
+    __builtin_prefetch(line + AHEAD * b_step + COLUMNS - 1);
+#define KEEP(s) \
+    FETCH(s) \
+    *(vector *)(to + s * COLUMNS) = b0; \
+    *(vector *)(to + s * COLUMNS + WIDTH) = b1;
+#define NO(s)
+#define KEPT(n) to += n * COLUMNS;
 /* out (n_rows x COLUMNS) = alpha * rows of A times columns of B + beta * out + bias.  Lines of B are b_step apart;
- * step d of row r of A is at d / chunk * next + d * step + r * row.  noinline: it needs all registers. */
+ * step d of row r of A is at d / chunk * next + d * step + r * row.  more: parameters; keep, kept: whether lines of B are
+ * fetched ahead, and also written to a panel, `to`.  noinline: it needs all registers. */
 #define COMMA ,
-#define TILE(name, n_rows, stride, chunk, next, row, step) \
-    __attribute__((noinline, unused)) static void name(int64_t depth, const float *a, stride const float *b, \
+#define TILE(name, n_rows, more, chunk, next, row, step, keep, kept) \
+    __attribute__((noinline, unused)) static void name(int64_t depth, const float *a, more const float *b, \
                                                        int64_t b_step, float alpha, float beta, const float *bias, \
                                                        float *out, int64_t out_step) \
     { \
@@ -168,12 +181,14 @@ static const float no_bias[COLUMNS];
             int64_t n = left < chunk ? left : chunk; \
             for (; n >= UNROLL; n -= UNROLL, a += UNROLL * step, b += UNROLL * b_step) { \
                 const float *low = a + ROWS / 2 * row, *below = b + 2 * b_step; \
-                STEP(0, n_rows, row, step) STEP(1, n_rows, row, step) \
-                STEP(2, n_rows, row, step) STEP(3, n_rows, row, step) \
+                STEP(0, n_rows, row, step, keep) STEP(1, n_rows, row, step, keep) \
+                STEP(2, n_rows, row, step, keep) STEP(3, n_rows, row, step, keep) \
+                kept(UNROLL) \
             } \
             _Pragma("GCC unroll 1") for (; n > 0; n--, a += step, b += b_step) { \
                 const float *low = a + ROWS / 2 * row, *below = b + 2 * b_step; \
-                STEP(0, n_rows, row, step) \
+                STEP(0, n_rows, row, step, keep) \
+                kept(1) \
             } \
         } \
         vector b0 = *(const vector *)bias, b1 = *(const vector *)(bias + WIDTH); \
@@ -188,13 +203,19 @@ static const float no_bias[COLUMNS];
             *right = y; \
         } \
     }
-TILE(tile_rows, ROWS, , CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1)                   /* as pack_a leaves them */
-TILE(tile_steps, ROWS, , DEPTH, 0, 1, ROWS)
-TILE(few_rows, FEW_ROWS, , CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1)                /* the same for the last rows */
-TILE(few_steps, FEW_ROWS, , DEPTH, 0, 1, ROWS)
-TILE(tile_rows_apart, ROWS, int64_t apart COMMA, DEPTH, 0, apart, 1)           /* in place, in a matrix */
-TILE(tile_steps_apart, ROWS, int64_t apart COMMA, DEPTH, 0, 1, apart)
+TILE(tile_rows, ROWS, , CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1, NO, NO)           /* as pack_a leaves them */
+TILE(tile_steps, ROWS, , DEPTH, 0, 1, ROWS, NO, NO)
+TILE(few_rows, FEW_ROWS, , CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1, FETCH, NO)     /* for the last rows, or all of them */
+TILE(few_steps, FEW_ROWS, , DEPTH, 0, 1, ROWS, FETCH, NO)
+TILE(tile_rows_keep, ROWS, float *to COMMA, CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1, KEEP, KEPT)
+TILE(tile_steps_keep, ROWS, float *to COMMA, DEPTH, 0, 1, ROWS, KEEP, KEPT)
+TILE(tile_rows_apart, ROWS, int64_t apart COMMA, DEPTH, 0, apart, 1, NO, NO)   /* in place, in a matrix */
+TILE(tile_steps_apart, ROWS, int64_t apart COMMA, DEPTH, 0, 1, apart, NO, NO)
 #undef TILE
+#undef KEPT
+#undef NO
+#undef KEEP
+#undef FETCH
 #undef STEP
 
 static inline int64_t up(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
