@@ -10,12 +10,12 @@ import threading
 import weakref
 from typing import Any, NamedTuple
 
-from . import _layer
 from ._core import ffi, lib
+from ._layer import bind
 from ._layer import current as current
 from ._layer import enter as enter
 
-_layer.bind(int(ffi.cast("uintptr_t", ffi.addressof(lib, "pl_profiler_set_layer"))))
+bind(int(ffi.cast("uintptr_t", ffi.addressof(lib, "pl_profiler_set_layer"))))
 
 watched = 0
 
