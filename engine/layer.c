@@ -1,5 +1,5 @@
-/* plait.engine._layer: the layer that each thread is in (layers.py). In C because every call of a block enters one while
- * somebody wants to know.
+/* plait.engine._layer: the layer that each thread is in (layers.py). In C because every call of a block enters one,
+ * while somebody wants to know.
  *
  * A layer is a tuple that begins with FIELDS. The core gets its name, for what the thread pushes.
  */
