@@ -91,6 +91,7 @@ setup(
     cffi_modules=["engine/ffi_build.py:ffi"],
     ext_modules=[
         c_type("plait.engine._array", "engine/array_type.c"),
+        c_type("plait.engine._layer", "engine/layer.c"),
         c_type(
             "plait.graph._graph",
             "graph/graph_type.c",

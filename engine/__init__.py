@@ -95,6 +95,7 @@ _array.bind(
 )
 
 POLL_MS = 200  # how often a wait, or a push that waits for the queue, looks for Ctrl-C
+LOOK = -1  # for what may be done already: only a wait that blocks needs a name
 GRACE_S = 2.0  # for what is queued, when Ctrl-C has ended the program
 LANES = {
     "cpu": lib.PL_LANE_CPU,
@@ -104,7 +105,6 @@ LANES = {
     "gpu_h2d": lib.PL_LANE_GPU_H2D,
     "gpu_d2h": lib.PL_LANE_GPU_D2H,
 }
-_names: dict[str | None, Any] = {None: ffi.NULL}
 _AGAIN = lib.PL_AGAIN
 # what a status of the core is raised as
 _RAISED = {
@@ -198,9 +198,7 @@ def push(
             )
     if name is None:
         name = getattr(fn, "__qualname__", None) or type(fn).__name__
-    c_name = _names.get(name)
-    if c_name is None:
-        c_name = _names[name] = lib.pl_name(name.encode(errors="replace"))
+    c_name = layers.c_name(name)
     inputs, outputs = _handles("reads", reads), _handles("writes", writes)
     ordered = 0 if order is None else _handles("order", [order])[0]
     number = callback.keep(callback.Cancellable(fn, cancel) if cancel else fn)
@@ -290,9 +288,9 @@ def wait(handle: int, for_write: bool = False) -> None:
     overwritten.
     """
     block = lib.pl_wait_write if for_write else lib.pl_wait_read
-    if layers.watched and not _naive:  # there waits are only looks for errors
+    status = block(handle, LOOK if layers.watched else POLL_MS)
+    if status == _AGAIN and layers.watched:
         name_waits()
-    status = block(handle, POLL_MS)
     while status == _AGAIN:
         status = block(handle, POLL_MS)
     if status:
@@ -315,9 +313,9 @@ def wait_for_var(array: Any, for_write: bool = False) -> None:
 def waitall() -> None:
     """Waits for all operations. Raises the oldest error not yet reported; call again for
     the next one."""
-    if layers.watched:
+    status = lib.pl_wait_all(LOOK if layers.watched else POLL_MS)
+    if status == _AGAIN and layers.watched:
         name_waits()
-    status = lib.pl_wait_all(POLL_MS)
     while status == _AGAIN:
         status = lib.pl_wait_all(POLL_MS)
     if status:
@@ -328,7 +326,7 @@ def name_waits() -> None:
     """For the profiler: this thread's waits are of the user's line, and have the name of the
     function that was called there, such as asnumpy."""
     at, function = location.capture_call()
-    lib.pl_profiler_name_waits(layers.named(function).pointer, at)
+    lib.pl_profiler_name_waits(layers.c_name(function), at)
 
 
 def set_bulk_size(size: int) -> int:

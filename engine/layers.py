@@ -7,33 +7,54 @@ and searches for NaN. Whoever runs a layer looks at `watched` first.
 from __future__ import annotations
 
 import threading
+import weakref
+from typing import Any, NamedTuple
 
 from ._core import ffi, lib
+from ._layer import bind
+from ._layer import current as current
+from ._layer import enter as enter
+
+bind(int(ffi.cast("uintptr_t", ffi.addressof(lib, "pl_profiler_set_layer"))))
 
 watched = 0
 
 _lock = threading.Lock()
 
 
-class Layer:
-    """A layer, as threads enter it. pointer: of its name in the core, which is never freed."""
+class Layer(NamedTuple):
+    """A layer, as threads enter it; layer.c knows the first three fields.
 
-    __slots__ = ("name", "pointer")
+    above: where its block was called. pointer: its name in the core, which is never freed. path: of
+    its block, from the outermost one.
+    """
 
-    def __init__(self, name: str | None):
-        self.name = name
-        self.pointer = ffi.NULL if name is None else lib.pl_name(name.encode(errors="replace"))
-
-
-_named: dict[str | None, Layer] = {None: Layer(None)}
-
-
-class _Own(threading.local):
-    def __init__(self) -> None:
-        self.inside = [_named[None]]  # the layers that this thread is in, its own last
+    above: Layer | None
+    pointer: int
+    name: str
+    path: str
+    block: weakref.ref[Any] | None
 
 
-own = _Own()
+_names: dict[str | None, Any] = {None: ffi.NULL}
+
+
+def c_name(name: str | None) -> Any:
+    """A name in the core."""
+    found = _names.get(name)
+    if found is None and name is not None:
+        found = _names[name] = lib.pl_name(name.encode(errors="replace"))
+    return found
+
+
+def made(
+    name: str, above: Layer | None = None, path: str = "", block: weakref.ref[Any] | None = None
+) -> Layer:
+    """A new layer."""
+    return Layer(above, int(ffi.cast("uintptr_t", c_name(name))), name, path, block)
+
+
+_named: dict[str, Layer] = {}
 
 
 def watch(on: bool) -> None:
@@ -43,29 +64,14 @@ def watch(on: bool) -> None:
         watched += 1 if on else -1
 
 
-def current() -> str | None:
-    """The layer of this thread, or None."""
-    return own.inside[-1].name
-
-
-def named(name: str | None) -> Layer:
-    """The layer of a name."""
+def named(name: str | None) -> Layer | None:
+    """The layer of a name, the same each time; None of None."""
+    if name is None:
+        return None
     found = _named.get(name)
     if found is None:
-        found = _named[name] = Layer(name)
+        found = _named[name] = made(name)
     return found
-
-
-def enter(layer: Layer) -> None:
-    """This thread's operations are of that layer from now on, until `leave`."""
-    own.inside.append(layer)
-    lib.pl_profiler_set_layer(layer.pointer)
-
-
-def leave() -> None:
-    """This thread's operations are of the layer before."""
-    own.inside.pop()
-    lib.pl_profiler_set_layer(own.inside[-1].pointer)
 
 
 def joined(outer: str | None, inner: str | None) -> str | None:

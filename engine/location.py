@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from types import CodeType, FrameType
 
@@ -13,9 +14,9 @@ _instructions: list[int] = []
 _ids: dict[
     int, dict[int, int]
 ] = {}  # id(code) -> instruction -> location; the list keeps the code alive
-_inside: dict[str, bool] = {}  # module name -> is it ours
 
 
+@functools.cache
 def _is_inside(module: str) -> bool:
     return module == PACKAGE or module.startswith(PACKAGE + ".")
 
@@ -32,13 +33,7 @@ def capture_call() -> tuple[int, str]:
 def capture() -> int:
     """The location of the innermost frame outside the package; -1 if there is none."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        inside = _inside.get(module)
-        if inside is None:
-            inside = _inside[module] = _is_inside(module)
-        if not inside:
-            break
+    while frame is not None and _is_inside(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
     return _of_frame(frame)
 

@@ -10,6 +10,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 from ..engine import Context, layers
+from ..engine._layer import call as call_inside
 from ..engine.error import InvalidType, InvalidValue, MissingMethod, MissingName, MXNetError
 from ..kernels.spec import DType
 from ..ndarray import serialization
@@ -73,7 +74,7 @@ class Block:
     ...         return self.dense(x)
     """
 
-    _place: Any = None  # where it was called last: see layer_path
+    _place: Any = None  # its layer, where it was called last: see layer_path
     _FOUND: tuple[str, ...] = ("_place",)  # attributes that calls made, which copies do not get
 
     # the constructor's argument for an unknown dimension
@@ -273,7 +274,11 @@ class Block:
     def __call__(self, *args: Any) -> Any:
         """Runs forward, with the hooks around it. What it returns is the subclass's: an array, a
         Symbol or nested lists of them; a `Layer` says more."""
-        return layer_path.call(self, args) if layers.watched else self._call(*args)
+        return call_inside(self, args) if layers.watched else self._call(*args)
+
+    def _find_place(self, above):
+        place = self.__dict__["_place"] = layer_path.find(self, above)
+        return place
 
     def _call(self, *args):
         if self._forward_pre_hooks:

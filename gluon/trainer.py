@@ -341,11 +341,11 @@ class Trainer:
         if not layers.watched:
             self._step(batch_size, ignore_stale_grad)
             return
-        layers.enter(layers.named("Trainer"))
+        before = layers.enter(layers.named("Trainer"))
         try:
             self._step(batch_size, ignore_stale_grad)
         finally:
-            layers.leave()
+            layers.enter(before)
 
     def _step(self, batch_size: float, ignore_stale_grad: bool) -> None:
         self._optimizer.rescale_grad = self._scale / batch_size

@@ -157,7 +157,7 @@ class Program:
 
     def name_layers(self, of_steps: Sequence[tuple]) -> None:
         """Gives the instructions of runs from now on the names of their layers."""
-        names = [layers.named(", ".join(found) or None).pointer for found in of_steps]
+        names = [layers.c_name(", ".join(found) or None) for found in of_steps]
         if lib.pl_program_set_layers(self.handle, names):
             raise OutOfMemory(ffi.string(lib.pl_error_message()).decode())
 

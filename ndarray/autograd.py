@@ -278,13 +278,13 @@ def with_entry(array: NDArray, entry: Any) -> NDArray:
 
 def _seen_grads(F, node: TapeNode, dys, create_graph: bool):
     """_node_grads, whose calls are of the node's layer."""
-    layers.enter(layers.named(getattr(node, "layer", None)))
+    before = layers.enter(layers.named(getattr(node, "layer", None)))
     watch.gradient_of = node.plan
     try:
         return _node_grads(F, node, dys, create_graph)
     finally:
         watch.gradient_of = None
-        layers.leave()
+        layers.enter(before)
 
 
 def _node_grads(F, node: TapeNode, dys, create_graph: bool):

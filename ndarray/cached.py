@@ -249,7 +249,7 @@ class CachedGraph:
         node = TapeNode()
         node.plan, node.inputs, node.scalars = plan, tuple(arrays), ()
         if layers.watched:
-            node.layer = layers.own.inside[-1].name
+            node.layer = layers.current()
         node.entries = entries
         node.seq = next_seq()
         node.saved = {i: shadow(outs[i]) for i in plan.shadowed}

@@ -134,7 +134,7 @@ def record(
     node = TapeNode()
     node.plan, node.scalars = plan, tuple(scalars)
     if layers.watched:
-        node.layer = layers.own.inside[-1].name
+        node.layer = layers.current()
     if not plan.unread:
         node.inputs = tuple(inputs)
     elif len(plan.unread) == len(inputs):

@@ -137,7 +137,9 @@ static int wait_var(pl_var *var, bool for_write, int timeout_ms)
             ? pl_fail(PL_EINVAL, "wait: the operation declared to read this array, not to write it") : PL_OK;
     }
     var->object.refs++;
-    if (!var_done(&w)) {
+    if (timeout_ms < 0) {
+        status = var_done(&w) ? PL_OK : PL_AGAIN;
+    } else if (!var_done(&w)) {
         int64_t start_ns = pl_profiler_clock(), writer = for_write ? 0 : var->last_writer;
         atomic_fetch_add(&pl_engine.n_blocked, 1);
         pl_claims_end_all();
@@ -253,7 +255,7 @@ int pl_wait_all(int timeout_ms)
     }
     pl_engine.n_idle_waiters++;
     while (pl_engine.n_queued > 0 && status == PL_OK)
-        status = block(end_ns);
+        status = timeout_ms < 0 ? PL_AGAIN : block(end_ns);
     pl_engine.n_idle_waiters--;
     if (pl_engine.n_queued == 0)
         status = PL_OK;
@@ -262,7 +264,7 @@ int pl_wait_all(int timeout_ms)
         status = pl_streams_wait(timeout_ms);
         pl_enter();
     }
-    if (start_ns && blocked)
+    if (start_ns && blocked && timeout_ms >= 0)
         pl_profiler_waited(start_ns, 0);
     pl_error *unreported = pl_error_oldest_unreported();
     if (status == PL_FAILED && atomic_load(&pl_gpu_lost))     /* it was reported, or is unreported */

@@ -7,7 +7,8 @@
 #include <stdint.h>
 #include <time.h>
 /* cffi reads from here on: */
-/* Waits until all ops are done. PL_AGAIN after timeout_ms; PL_FAILED with the oldest error not yet reported: call again
+/* A timeout_ms below 0: only looks, which is no wait for the profiler.
+ * Waits until all ops are done. PL_AGAIN after timeout_ms; PL_FAILED with the oldest error not yet reported: call again
  * for the next one, until PL_OK.  Inside an op it fails at once. */
 int pl_wait_all(int timeout_ms);
 int pl_wait_read(uintptr_t array, int timeout_ms);        /* earlier writes are done; PL_OK, PL_AGAIN, PL_FAILED */

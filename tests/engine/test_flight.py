@@ -274,6 +274,7 @@ def nested():
     engine.wait_for_var(y)
     log.append("outer")
 engine.push(nested, reads=[x], writes=[x])
+engine.wait_for_var(x)  # or late may be pushed before inner, which would overwrite its error
 engine.push(lambda: PENDING, writes=[y], lane="comm", deadline=0.001, name="late")
 try:
     engine.wait_for_var(y)

@@ -278,6 +278,29 @@ def test_waits_tell_what_waited_where_and_for_which_operation(trace):
     ]
 
 
+def test_a_look_is_no_wait(trace):
+    x, gate = Var(), threading.Event()
+    engine.push(gate.wait, writes=[x], lane="io", name="slow")
+    assert lib.pl_wait_read(x._handle, engine.LOOK) == lib.PL_AGAIN
+    assert lib.pl_wait_write(x._handle, engine.LOOK) == lib.PL_AGAIN
+    assert lib.pl_wait_all(engine.LOOK) == lib.PL_AGAIN
+    gate.set()
+    while lib.pl_wait_read(x._handle, engine.LOOK) == lib.PL_AGAIN:
+        pass
+    engine.wait_for_var(x)
+    assert lib.pl_wait_all(engine.LOOK) == lib.PL_OK
+    assert not [e for e in trace() if e.get("cat") == "wait"]
+
+
+def test_a_wait_that_does_not_block_looks_for_no_line(trace, monkeypatch):
+    x = Var()
+    engine.push(lambda: None, writes=[x], lane="io")
+    engine.waitall()
+    monkeypatch.setattr(engine, "name_waits", pytest.fail)
+    engine.wait_for_var(x)
+    engine.waitall()
+
+
 def test_a_full_queue_is_a_wait(trace):
     x, gate = Var(), threading.Event()
     lib.pl_engine_set_limits(8, 0)
