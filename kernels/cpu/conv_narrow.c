@@ -187,7 +187,7 @@ static void item(void *arg, int64_t i)
     int64_t line = (units * per_unit(k->a.way) * k->item + 63) / 64 * 64;
     int64_t of_b = k->packed ? 0 : k->n_units * COLUMNS, in_place = 4 / k->w_item == per_unit(k->b.way);
     plk_unit *a = plk_gemm_scratch(sizeof *a * (size_t)(k->tiles * per_tile + of_b) + (size_t)line);
-    plk_unit v[MOST_ROWS * COLUMNS];
+    plk_unit v[MOST_ROWS * COLUMNS] __attribute__((aligned(64)));
     if (!a) {
         __atomic_store_n(&k->status, PL_ENOMEM, __ATOMIC_RELAXED);
         return;

@@ -11,7 +11,7 @@
 #include "simd.h"
 
 /* OF_DEPTH: units of a block of depth, which is seldom divided, as panels stream from the L2 cache */
-enum { OF_DEPTH = 1 << 11, MOST_TILES = 7, TASKS_EACH = 4,
+enum { OF_DEPTH = 1 << 11, BLOCK_ROWS = 98, TASKS_EACH = 4,
        LEAST_PANELS = 4, AT_ONCE = 256, THIN = 8, THIN_COLUMNS = 32 };
 
 /* units of a stripe of B, and of rows of A packed at once */
@@ -28,16 +28,26 @@ typedef struct {
     int32_t whole, status;                     /* whole: sums are integers */
 } product;
 
-/* The memory of one task. */
-typedef struct { plk_unit *a, *b, *sums, *acc; int64_t acc_step; int32_t keeps_b; } room;
+/* The memory of one task. once: all its rows are one block, so each panel of B is read while it is in the L1 cache */
+typedef struct { plk_unit *a, *b, *sums, *acc; int32_t keeps_b, once; } room;
 
 static int64_t bytes_of(const product *w) { return (int64_t)plk_dtype_bytes(w->g->dtype); }
 static int64_t of_row(const product *w) { return row_units(w->a.as, w->depth); }
 static int64_t units_of(const product *w) { return up(w->g->k, per_unit(w->a.as.way)); }
 
-/* Stores a complete tile of floats: rows of COLUMNS, v_step apart. */
-static void finish_floats(const product *w, const float *v, int64_t v_step, int64_t i, int64_t j, int64_t rows,
-                          int64_t columns)
+/* A complete tile of floats, of a dtype that is a constant, if nothing but a bias follows. */
+PLK_INLINE void store_tile(const int dtype, const product *w, const float *v, const float *bias, char *to, int64_t rows)
+{
+    const vector left = *(const vector *)bias, right = *(const vector *)(bias + WIDTH);
+    const int64_t item = (int64_t)plk_dtype_bytes(dtype);
+    for (int64_t r = 0; r < rows; r++, v += COLUMNS, to += w->g->n * item) {
+        store_vector(dtype, to, w->g->alpha * *(const vector *)v + left);
+        store_vector(dtype, to + WIDTH * item, w->g->alpha * *(const vector *)(v + WIDTH) + right);
+    }
+}
+
+/* Stores a complete tile of floats. */
+static void finish_floats(const product *w, const float *v, int64_t i, int64_t j, int64_t rows, int64_t columns)
 {
     const plk_gemm *g = w->g;
     int64_t at = i * g->n + j;
@@ -46,9 +56,17 @@ static void finish_floats(const product *w, const float *v, int64_t v_step, int6
     int64_t item = bytes_of(w);
     if (w->bias)
         convert_run(floats, bias, w->bias + j * item, columns);
+    if (columns == COLUMNS && !w->pre && !w->residual && g->act == PLK_ACT_NONE) {
+        char *to = w->c + at * item;
+        if (g->dtype == PLK_BF16)
+            store_tile(PLK_BF16, w, v, bias, to, rows);
+        else
+            store_tile(PLK_F16, w, v, bias, to, rows);
+        return;
+    }
     for (int64_t r = 0; r < rows; r++)
         for (int q = 0; q < COLUMNS; q++)
-            x[r * COLUMNS + q] = g->alpha * v[r * v_step + q] + bias[q];
+            x[r * COLUMNS + q] = g->alpha * v[r * COLUMNS + q] + bias[q];
     for (int64_t r = 0; r < rows && w->pre; r++)
         store_run(g->dtype, w->pre + (at + r * g->n) * item, x + r * COLUMNS, columns);
     plk_activate(g->act, x, rows * COLUMNS);
@@ -74,8 +92,8 @@ static int32_t whole_at(const product *w, int64_t i)
 }
 
 /* The same of integers; sums: of the columns of B */
-static void finish_integers(const product *w, const plk_unit *v, int64_t v_step, const plk_unit *sums, int64_t i,
-                            int64_t j, int64_t rows, int64_t columns)
+static void finish_integers(const product *w, const plk_unit *v, const plk_unit *sums, int64_t i, int64_t j,
+                            int64_t rows, int64_t columns)
 {
     const plk_gemm *g = w->g;
     int32_t add[COLUMNS] = {0}, x[COLUMNS], low = g->dtype == PLK_I8 ? -128 : 0, high = low + 255;
@@ -84,20 +102,20 @@ static void finish_integers(const product *w, const plk_unit *v, int64_t v_step,
     for (int64_t r = 0; r < rows; r++) {
         char *to = w->c + (i + r) * g->n + j;
         for (int q = 0; q < COLUMNS; q++)
-            x[q] = clamp(v[r * v_step + q] + add[q], low, high);
+            x[q] = clamp(v[r * COLUMNS + q] + add[q], low, high);
         for (int64_t q = 0; q < columns; q++)
             to[q] = (char)x[q];
     }
 }
 
 /* Stores a complete tile at row i and column j. */
-static void finish(const product *w, const plk_unit *v, int64_t v_step, const plk_unit *sums, int64_t i, int64_t j,
-                   int64_t rows, int64_t columns)
+static void finish(const product *w, const plk_unit *v, const plk_unit *sums, int64_t i, int64_t j, int64_t rows,
+                   int64_t columns)
 {
     if (w->whole)
-        finish_integers(w, v, v_step, sums, i, j, rows, columns);
+        finish_integers(w, v, sums, i, j, rows, columns);
     else
-        finish_floats(w, (const float *)v, v_step, i, j, rows, columns);
+        finish_floats(w, (const float *)v, i, j, rows, columns);
 }
 
 /* sums of a panel's columns of bytes, added to `sums` */
@@ -122,7 +140,7 @@ static void block(const product *w, const room *m, int64_t i, int64_t n_rows, in
     int by_steps = w->a.step_bytes != bytes_of(w);
     int64_t per = per_unit(w->a.as.way), n_units = units_of(w), panels = up(j_end - j, COLUMNS);
     int64_t height = rows_of(w->a.as);
-    plk_unit v[MOST_ROWS * COLUMNS];
+    plk_unit v[MOST_ROWS * COLUMNS] __attribute__((aligned(64)));
     int64_t u = 0;
     do {    /* once also if the depth is 0 */
         int64_t n = least(w->depth, n_units - u), steps = least(n * per, g->k - u * per);
@@ -131,7 +149,7 @@ static void block(const product *w, const room *m, int64_t i, int64_t n_rows, in
         begin_products(w->a.as, n);
         for (int64_t p = 0; p < panels; p++) {
             int64_t columns = least(COLUMNS, j_end - j - p * COLUMNS);
-            plk_unit *panel = m->b + (m->keeps_b ? u * panels * COLUMNS : 0) + p * COLUMNS * n;
+            plk_unit *panel = m->b + (m->once ? 0 : (m->keeps_b ? u * panels * COLUMNS : 0) + p * COLUMNS * n);
             plk_unit *sums = m->sums + p * COLUMNS;
             if (fresh || !m->keeps_b)
                 pack_columns(panel, operand_at(w->b, j + p * COLUMNS, u * per), columns, steps);
@@ -140,11 +158,11 @@ static void block(const product *w, const room *m, int64_t i, int64_t n_rows, in
             if (fresh && w->a.as.shift)
                 sum_columns(panel, n, sums);
             for (int64_t r = 0; r < n_rows; r += height) {
-                int64_t rows = least(height, n_rows - r), step = m->acc ? m->acc_step : COLUMNS;
-                plk_unit *out = m->acc ? m->acc + r * step + p * COLUMNS : v;
-                multiply_panels(w->a.as, by_steps, rows, n, m->a + r * of_row(w), panel, out, step, u > 0);
+                int64_t rows = least(height, n_rows - r);
+                plk_unit *out = m->acc ? m->acc + (r * panels + p * height) * COLUMNS : v;    /* a tile is contiguous */
+                multiply_panels(w->a.as, by_steps, rows, n, m->a + r * of_row(w), panel, out, COLUMNS, u > 0);
                 if (u + n >= n_units)
-                    finish(w, out, step, sums, i + r, j + p * COLUMNS, rows, columns);
+                    finish(w, out, sums, i + r, j + p * COLUMNS, rows, columns);
             }
         }
         u += n;
@@ -242,7 +260,7 @@ static void run_thin(void *arg, int64_t task)
                     memcpy(v + r * COLUMNS + c, &f, sizeof *v);
             }
         for (int64_t r = 0; r < m; r += ROWS)
-            finish(&one, v + r * COLUMNS, COLUMNS, v, r, j, least(ROWS, m - r), columns);
+            finish(&one, v + r * COLUMNS, v, r, j, least(ROWS, m - r), columns);
     }
 }
 
@@ -254,15 +272,15 @@ static void run_task(void *arg, int64_t task)
     int64_t j = stripe * w->width, j_end = least(g->n, j + w->width), i = piece * w->height;
     int64_t i_end = least(g->m, i + w->height), panels = up(j_end - j, COLUMNS), n_units = units_of(w);
     product one = one_of(w, at);
-    room m = {.acc_step = panels * COLUMNS, .keeps_b = panels * COLUMNS * n_units <= 4 * of_stripe()};
+    room m = {.keeps_b = panels * COLUMNS * n_units <= 4 * of_stripe(), .once = i_end - i <= w->block_rows};
     int64_t of_a = w->block_rows * of_row(w), of_b = panels * COLUMNS * (m.keeps_b ? n_units : w->depth);
-    int64_t of_acc = n_units > w->depth ? w->block_rows * m.acc_step : 0;
-    plk_unit *memory = plk_gemm_scratch(sizeof(plk_unit) * (size_t)(of_a + of_b + m.acc_step + of_acc));
+    int64_t of_acc = n_units > w->depth ? w->block_rows * panels * COLUMNS : 0;
+    plk_unit *memory = plk_gemm_scratch(sizeof(plk_unit) * (size_t)(of_a + of_b + panels * COLUMNS + of_acc));
     if (!memory) {
         __atomic_store_n(&((product *)arg)->status, PL_ENOMEM, __ATOMIC_RELAXED);
         return;
     }
-    m.a = memory, m.b = m.a + of_a, m.sums = m.b + of_b, m.acc = of_acc ? m.sums + m.acc_step : NULL;
+    m.a = memory, m.b = m.a + of_a, m.sums = m.b + of_b, m.acc = of_acc ? m.sums + panels * COLUMNS : NULL;
     for (int64_t r = i; r < i_end; r += w->block_rows)
         block(&one, &m, r, least(w->block_rows, i_end - r), j, j_end, r == i);
     end_products(w->a.as);
@@ -305,7 +323,7 @@ static void divide(product *w, int n_threads)
     w->height = up(g->m, rows) * rows;
     w->depth = least(most, OF_DEPTH);
     int64_t tiles = of_rows() / (rows * of_row(w) + 1);
-    w->block_rows = (tiles < 1 ? 1 : tiles > MOST_TILES ? MOST_TILES : tiles) * rows;
+    w->block_rows = plk_clamp(tiles, 1, BLOCK_ROWS / rows) * rows;
     for (;;) {
         w->stripes = up(g->n, w->width);
         w->pieces = up(g->m, w->height);

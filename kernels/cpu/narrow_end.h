@@ -62,52 +62,6 @@ static by_column of_columns(const ending *e, int64_t filter, int64_t n, const in
     return v;
 }
 
-/* The low bytes of a vector's numbers. */
-static inline void store_bytes(char *to, vector v)
-{
-#if defined(__AVX512F__)
-    _mm_storeu_si128((__m128i *)(void *)to, _mm512_cvtepi32_epi8((__m512i)v));
-#elif defined(__AVX2__)
-    const __m256i low = _mm256_set1_epi32(0x0c080400), halves = _mm256_setr_epi32(0, 4, 0, 4, 0, 4, 0, 4);
-    __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8((__m256i)v, low), halves);
-    _mm_storel_epi64((__m128i *)(void *)to, _mm256_castsi256_si128(bytes));
-#elif defined(__SSE2__)
-    __m128i low = _mm_and_si128((__m128i)v, _mm_set1_epi32(0xff)), halves = _mm_packs_epi32(low, low);
-    int32_t bytes = _mm_cvtsi128_si32(_mm_packus_epi16(halves, halves));
-    memcpy(to, &bytes, sizeof bytes);
-#else
-    for (int l = 0; l < WIDTH; l++)
-        to[l] = (char)((plk_units)v)[l];
-#endif
-}
-
-#if defined(__AVX512F__)
-/* vcvtneps2bf16 would take denormals for zeros. */
-static inline __m256i brains_of(__m512 v)
-{
-    __m512i b = _mm512_castps_si512(v), one = _mm512_set1_epi32(1), nan = _mm512_set1_epi32(0x400000);
-    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(b, 16), one);
-    __m512i r = _mm512_add_epi32(_mm512_add_epi32(b, _mm512_set1_epi32(0x7fff)), odd);
-    r = _mm512_mask_or_epi32(r, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), b, nan);
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(r, 16));
-}
-#endif
-
-/* A vector of results, rounded to a dtype: to nearest even. */
-static inline void store_vector(int dtype, char *to, vector v)
-{
-    float x[WIDTH];
-    switch (dtype) {
-#if defined(__AVX512F__)
-    case PLK_BF16: _mm256_storeu_si256((__m256i *)(void *)to, brains_of((__m512)v)); break;
-#endif
-    case PLK_F32: *(vector *)(void *)to = v; break;
-    case PLK_I8:
-    case PLK_U8: store_bytes(to, v + 12582912.0f); break;    /* that sum has no bits below 1 */
-    default: memcpy(x, &v, sizeof x); store_run(dtype, to, x, WIDTH);
-    }
-}
-
 /* A vector of numbers of a dtype. */
 PLK_INLINE vector load_vector(int dtype, const char *from)
 {

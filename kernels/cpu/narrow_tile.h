@@ -96,6 +96,7 @@ PLK_INLINE void convert_run(source s, void *to, const void *from, int64_t n)
         SOURCE(PLK_BY_INT, PLK_U8, work) \
         SOURCE(PLK_BY_SHORT, PLK_I8, work) \
         SOURCE(PLK_BY_SHORT, PLK_U8, work) \
+        SOURCE(PLK_BY_BRAIN, PLK_BF16, work) \
     default: { \
         const source k = s; \
         work; \
@@ -120,11 +121,57 @@ static inline void store_run(int dtype, char *to, const float *x, int64_t n)
         memcpy(to, x, (size_t)n * sizeof *x);
 }
 
+/* The low bytes of a vector's numbers. */
+PLK_INLINE void store_bytes(char *to, vector v)
+{
+#if defined(__AVX512F__)
+    _mm_storeu_si128((__m128i *)(void *)to, _mm512_cvtepi32_epi8((__m512i)v));
+#elif defined(__AVX2__)
+    const __m256i low = _mm256_set1_epi32(0x0c080400), halves = _mm256_setr_epi32(0, 4, 0, 4, 0, 4, 0, 4);
+    __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8((__m256i)v, low), halves);
+    _mm_storel_epi64((__m128i *)(void *)to, _mm256_castsi256_si128(bytes));
+#elif defined(__SSE2__)
+    __m128i low = _mm_and_si128((__m128i)v, _mm_set1_epi32(0xff)), halves = _mm_packs_epi32(low, low);
+    int32_t bytes = _mm_cvtsi128_si32(_mm_packus_epi16(halves, halves));
+    memcpy(to, &bytes, sizeof bytes);
+#else
+    for (int l = 0; l < WIDTH; l++)
+        to[l] = (char)((plk_units)v)[l];
+#endif
+}
+
+#if defined(__AVX512F__)
+/* vcvtneps2bf16 would take denormals for zeros. */
+PLK_INLINE __m256i brains_of(__m512 v)
+{
+    __m512i b = _mm512_castps_si512(v), one = _mm512_set1_epi32(1), nan = _mm512_set1_epi32(0x400000);
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(b, 16), one);
+    __m512i r = _mm512_add_epi32(_mm512_add_epi32(b, _mm512_set1_epi32(0x7fff)), odd);
+    r = _mm512_mask_or_epi32(r, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), b, nan);
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(r, 16));
+}
+#endif
+
+/* A vector of results, rounded to a dtype: to nearest even. */
+PLK_INLINE void store_vector(const int dtype, char *to, vector v)
+{
+    float x[WIDTH];
+    switch (dtype) {
+#if defined(__AVX512F__)
+    case PLK_BF16: _mm256_storeu_si256((__m256i *)(void *)to, brains_of((__m512)v)); break;
+#endif
+    case PLK_F32: *(vector *)(void *)to = v; break;
+    case PLK_I8:
+    case PLK_U8: store_bytes(to, v + 12582912.0f); break;    /* that sum has no bits below 1 */
+    default: memcpy(x, &v, sizeof x); store_run(dtype, to, x, WIDTH);
+    }
+}
+
 /* One line of units from the lines of PER_UNIT steps, `width` elements each; lines past n_lines are zeros. */
 PLK_INLINE void zip_lines(source s, plk_unit *to, const char *from, int64_t step_bytes, int64_t n_lines,
                              int64_t width)
 {
-    uint16_t halves[2][COLUMNS];
+    half_word halves[2][COLUMNS];
     int n_parts = per_unit(s.way);
     if (n_parts == 1) {
         if (width == COLUMNS)
@@ -134,17 +181,20 @@ PLK_INLINE void zip_lines(source s, plk_unit *to, const char *from, int64_t step
         return;
     }
     if (n_parts == 2) {
-        for (int q = 0; q < 2; q++)
-            if (q < n_lines)
-                convert_run(s, halves[q], from + q * step_bytes, width);
-            else
+        const half_word *x[2];
+        for (int q = 0; q < 2; q++) {
+            x[q] = s.way == PLK_BY_BRAIN && q < n_lines ? (const half_word *)(const void *)(from + q * step_bytes) : halves[q];
+            if (q >= n_lines)
                 memset(halves[q], 0, sizeof halves[q]);
+            else if (s.way != PLK_BY_BRAIN)
+                convert_run(s, halves[q], from + q * step_bytes, width);
+        }
         if (width == COLUMNS)
             for (int j = 0; j < COLUMNS; j++)
-                to[j] = (plk_unit)(halves[0][j] | (uint32_t)halves[1][j] << 16);
+                to[j] = (plk_unit)(x[0][j] | (uint32_t)x[1][j] << 16);
         else
             for (int64_t j = 0; j < width; j++)
-                to[j] = (plk_unit)(halves[0][j] | (uint32_t)halves[1][j] << 16);
+                to[j] = (plk_unit)(x[0][j] | (uint32_t)x[1][j] << 16);
         return;
     }
     static const uint8_t none[COLUMNS];
