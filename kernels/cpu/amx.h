@@ -1,5 +1,5 @@
-/* Products of tiles by AMX, of the units of narrow_tile.h: 16 rows of 16 units times 16 units of 16 columns. A processor
- * has eight tiles: here 0 to 3 are sums, of two tiles of rows and two of columns; 4 and 6 hold A, 5 and 7 hold B. */
+/* Products of tiles by AMX, of the units of narrow_tile.h: 16 rows of 16 units times 16 units of 16 columns. There are
+ * eight tiles: here 0 to 3 are sums, of two tiles of rows and two of columns; 4 and 6 hold A, 5 and 7 hold B. */
 #ifndef PLK_AMX_H
 #define PLK_AMX_H
 #include <stdint.h>
@@ -7,7 +7,7 @@
 enum { AMX_UNITS = 16, AMX_ROWS = 32 };    /* units of a chunk and rows of a panel of A: two tiles */
 
 #if defined(__AVX512F__)
-/* Between these two a thread multiplies. rest: units of the last chunk, 0 if that is whole; tiles 6 and 7 get its shape. */
+/* Between these two a thread multiplies. rest: units of the last chunk, for tiles 6 and 7; 0 if it is whole. */
 static inline void amx_begin(int64_t rest)
 {
     struct { uint8_t palette, start, none[14]; uint16_t bytes[16]; uint8_t rows[16]; } shapes = {.palette = 1};

@@ -18,16 +18,16 @@ enum { LEAST_PACKED = 4 * MAX_K * COLUMNS, MOST_PACKED = 2 << 20 };    /* bytes 
 
 typedef struct { const float *bias, *residual; float *c, *pre, *sums; } ends;
 
-/* The operands of a tile: rows of A, packed (apart = 0) or in place, and columns of B. keep: where these are packed while
- * they are multiplied, or NULL */
+/* The operands of a tile: rows of A, packed (apart = 0) or in place, and columns of B. keep: where the tile packs
+ * these, or NULL */
 typedef struct { const float *a, *b; int64_t apart, b_step; float *keep; } operands;
 
 static inline void multiply(const plk_matmul *p, const operands *x, int64_t rows, int64_t depth, float beta,
                             const float *bias, float *out, int64_t out_step)
 {
     if (x->keep)
-        (p->a_depth == 1 ? tile_rows_keep : tile_steps_keep)(depth, x->a, x->keep, x->b, x->b_step, p->alpha, beta, bias,
-                                                             out, out_step);
+        (p->a_depth == 1 ? tile_rows_keep : tile_steps_keep)(depth, x->a, x->keep, x->b, x->b_step, p->alpha, beta,
+                                                             bias, out, out_step);
     else if (rows <= FEW_ROWS)
         (p->a_depth == 1 ? few_rows : few_steps)(depth, x->a, x->b, x->b_step, p->alpha, beta, bias, out, out_step);
     else if (!x->apart)
@@ -98,8 +98,8 @@ static void add_sums(float *sums, const plk_matmul *p, const float *a, int64_t r
         sums[i] += total[i];
 }
 
-/* With few tiles per panel, packing costs more than it saves, unless its lines are in one cache set or in more pages than
- * processors have at hand. */
+/* With few tiles per panel, packing costs more than it saves, unless its lines are in one cache set or in more pages
+ * than processors have at hand. */
 static int in_place(int64_t n_tiles, int64_t step, int64_t depth)
 {
     return n_tiles <= 1 || (n_tiles <= IN_PLACE && step % PAGE != 0 && least(step, PAGE) * depth <= PAGES * PAGE);
@@ -146,8 +146,8 @@ static void block(const plk_matmul *p, const ends *e, const stripe *s, const flo
                   float *packed_a, const task *t, const task *next, int fresh)
 {
     int64_t n_rows = t->i_end - t->i, n_tiles = up(n_rows, ROWS), n_panels = up(s->j_end - s->j, COLUMNS), depth;
-    int64_t n_here =
-        in_place(up(p->n, COLUMNS), p->a_depth, s->depth) && (p->a_depth == 1 || p->a_row == 1) ? n_rows / ROWS * ROWS : 0;
+    int a_here = (p->a_depth == 1 || p->a_row == 1) && in_place(up(p->n, COLUMNS), p->a_depth, s->depth);
+    int64_t n_here = a_here ? n_rows / ROWS * ROWS : 0;
     int b_here = p->b_column == 1 && in_place(up(p->m, ROWS), p->b_depth, s->depth);
     int again = t->i > 0 || t->i_end < p->m;      /* other tasks read these panels of B */
     float *sums = s->j == 0 && e->sums ? e->sums + t->i : NULL;

@@ -33,7 +33,7 @@ enum { RUN = 64, MOST_ROWS = (int)ROWS > AMX_ROWS ? (int)ROWS : AMX_ROWS };    /
 
 /* ---- packing --------------------------------------------------------------------------------------------------- */
 
-/* What an operand is packed from: the dtype, and by how much a byte is shifted (128: int8 becomes uint8). amx: for it */
+/* What an operand is packed from: the dtype, by how much a byte is shifted (128: int8 becomes uint8), is it for AMX */
 typedef struct { int way, dtype, shift, amx; } source;
 
 /* The rows of a panel of A, and how many units of a row are next to each other; a row of n units, in whole chunks */
@@ -183,10 +183,12 @@ PLK_INLINE void zip_lines(source s, plk_unit *to, const char *from, int64_t step
     if (n_parts == 2) {
         const half_word *x[2];
         for (int q = 0; q < 2; q++) {
-            x[q] = s.way == PLK_BY_BRAIN && q < n_lines ? (const half_word *)(const void *)(from + q * step_bytes) : halves[q];
+            x[q] = halves[q];
             if (q >= n_lines)
                 memset(halves[q], 0, sizeof halves[q]);
-            else if (s.way != PLK_BY_BRAIN)
+            else if (s.way == PLK_BY_BRAIN)
+                x[q] = (const half_word *)(const void *)(from + q * step_bytes);
+            else
                 convert_run(s, halves[q], from + q * step_bytes, width);
         }
         if (width == COLUMNS)

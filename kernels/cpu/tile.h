@@ -164,8 +164,8 @@ static const float no_bias[COLUMNS];
 #define NO(s)
 #define KEPT(n) to += n * COLUMNS;
 /* out (n_rows x COLUMNS) = alpha * rows of A times columns of B + beta * out + bias.  Lines of B are b_step apart;
- * step d of row r of A is at d / chunk * next + d * step + r * row.  more: parameters; keep, kept: whether lines of B are
- * fetched ahead, and also written to a panel, `to`.  noinline: it needs all registers. */
+ * step d of row r of A is at d / chunk * next + d * step + r * row.  more: parameters; keep, kept: whether lines of B
+ * are fetched ahead, and also written to a panel, `to`.  noinline: it needs all registers. */
 #define COMMA ,
 #define TILE(name, n_rows, more, chunk, next, row, step, keep, kept) \
     __attribute__((noinline, unused)) static void name(int64_t depth, const float *a, more const float *b, \
