@@ -146,51 +146,18 @@ static void to_columns_32(const int32_t *rows, int64_t n, int32_t *columns)
 }
 static void to_rows_32(const int32_t *columns, int64_t n, int32_t *rows)
 {
-    for (int64_t i = 0; i < n; i += LANES) {
-        vec v[LANES];
-        _Pragma("GCC unroll 16") for (int l = 0; l < LANES; l++)
-            v[l] = vec_load((const float *)(const void *)columns + (i + l) * LANES);
-        vec_transpose(v);
-        _Pragma("GCC unroll 16") for (int l = 0; l < LANES; l++)
-            vec_store((float *)(void *)rows + l * n + i, v[l]);
-    }
-}
-typedef int64_t lanes64_mask __attribute__((vector_size(4 * LANES)));
-#define MIX64(l, s) ((l) & (s) ? (l) - (s) + LANES64 : (l))
-#if defined(__AVX512F__)
-#define LOW64(s) \
-    ((lanes64_mask){MIX64(0, s), MIX64(1, s), MIX64(2, s), MIX64(3, s), MIX64(4, s), MIX64(5, s), MIX64(6, s), \
-                    MIX64(7, s)})
-#elif defined(__AVX2__)
-#define LOW64(s) ((lanes64_mask){MIX64(0, s), MIX64(1, s), MIX64(2, s), MIX64(3, s)})
-#else
-#define LOW64(s) ((lanes64_mask){MIX64(0, s), MIX64(1, s)})
-#endif
-/* LANES64 vectors, `from_step` keys apart, transposed */
-PLK_INLINE void transpose_64(const int64_t *from, int64_t from_step, int64_t *to, int64_t to_step)
-{
-    keys64 v[LANES64];
-    _Pragma("GCC unroll 8") for (int l = 0; l < LANES64; l++)
-        v[l] = *(const keys64 *)(from + l * from_step);
-    _Pragma("GCC unroll 3") for (int s = LANES64 / 2; s; s /= 2)
-        _Pragma("GCC unroll 8") for (int l = 0; l < LANES64; l++)
-            if (!(l & s)) {
-                keys64 a = v[l], b = v[l + s];
-                v[l] = __builtin_shuffle(a, b, LOW64(s));
-                v[l + s] = __builtin_shuffle(a, b, LOW64(s) + s);
-            }
-    _Pragma("GCC unroll 8") for (int l = 0; l < LANES64; l++)
-        *(keys64 *)(to + l * to_step) = v[l];
+    for (int64_t i = 0; i < n; i += LANES)
+        transpose_lanes_32(rows + i, n, columns + i * LANES, LANES);
 }
 static void to_columns_64(const int64_t *rows, int64_t n, int64_t *columns)
 {
     for (int64_t i = 0; i < n; i += LANES64)
-        transpose_64(rows + i, n, columns + i * LANES64, LANES64);
+        transpose_lanes_64(columns + i * LANES64, LANES64, rows + i, n);
 }
 static void to_rows_64(const int64_t *columns, int64_t n, int64_t *rows)
 {
     for (int64_t i = 0; i < n; i += LANES64)
-        transpose_64(columns + i * LANES64, LANES64, rows + i, n);
+        transpose_lanes_64(rows + i, n, columns + i * LANES64, LANES64);
 }
 LINE(int32_t, 32, LANES, LEAF32)
 LINE(int64_t, 64, LANES64, LEAF64)
