@@ -47,3 +47,43 @@ def test_large_transposes(dtype):
     x = mx.np.array(a, dtype=dtype)
     np.testing.assert_array_equal(x.T.asnumpy(), a.T)
     np.testing.assert_array_equal(x[:, :1024].T.asnumpy(), a[:, :1024].T)
+
+
+def lines_to_sort(n, dtype):
+    """A line of each kind that divides badly: in order, in reverse, of few values, of one value but
+    for a few, of extremes; and drawn ones."""
+    drawn = DRAW.integers(-(2**31), 2**31, n) if dtype[0] == "i" else DRAW.normal(size=n) * 1e3
+    few = DRAW.integers(0, 5, n)
+    one = np.where(DRAW.random(n) < 0.001, few, 7)
+    lines = [drawn, np.sort(drawn), np.sort(drawn)[::-1], few, one, np.arange(n) % 300]
+    found = np.stack(lines).astype(dtype)
+    if dtype[0] == "f":
+        drawn = found[0]
+        drawn[:: max(n // 7, 1)] = np.nan
+        drawn[1 :: max(n // 5, 1)] = -np.inf
+        drawn[2 :: max(n // 5, 1)] = np.inf
+    elif n > 1:
+        found[0, :2] = np.iinfo(dtype).min, np.iinfo(dtype).max
+    return found
+
+
+@pytest.mark.parametrize("n", [2049, 2500, 4096, 5003, 70001])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+def test_long_sorts(dtype, n):
+    a = lines_to_sort(n, dtype)
+    x = mx.np.array(a, dtype=dtype)
+    want = np.sort(a, axis=1)
+    np.testing.assert_array_equal(mx.np.sort(x, axis=1).asnumpy(), want)
+    columns = mx.np.array(np.ascontiguousarray(a.T), dtype=dtype)
+    np.testing.assert_array_equal(mx.np.sort(columns, axis=0).asnumpy(), want.T)
+    if dtype[0] == "f":
+        down = mx.nd.sort(x.as_nd_ndarray(), is_ascend=False).asnumpy()
+        np.testing.assert_array_equal(down, -np.sort(-a, axis=1))
+        some = [np.quantile(line[np.isfinite(line)], 0.3) for line in a]
+        for line, q in zip(a, some):
+            y = mx.np.array(line[np.isfinite(line)], dtype=dtype)
+            np.testing.assert_allclose(float(mx.np.quantile(y, 0.3)), q, rtol=1e-6)
+    kept = x.copy()
+    x.sort(axis=1)
+    np.testing.assert_array_equal(x.asnumpy(), want)
+    np.testing.assert_array_equal(kept.asnumpy(), a)
