@@ -87,3 +87,38 @@ def test_long_sorts(dtype, n):
     x.sort(axis=1)
     np.testing.assert_array_equal(x.asnumpy(), want)
     np.testing.assert_array_equal(kept.asnumpy(), a)
+
+
+@pytest.mark.parametrize("n", [1, 31, 32, 1000, 1024, 5000, 100003])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("scale", [1.0, 1e18, 1e25, 1e-18, 1e-25, 0.0])
+def test_norms(n, dtype, scale):
+    a = (DRAW.normal(size=n) * scale).astype(dtype)
+    a[0] = scale * 3
+    wide = a.astype("longdouble")
+    want = np.sqrt((wide * wide).sum())
+    made = float(mx.np.linalg.norm(mx.np.array(a, dtype=dtype)))
+    assert abs(made - float(want)) <= float(want) * (1.5e-7 if dtype == "float32" else 1e-15)
+    for bad in (np.nan, np.inf):
+        a[n // 2] = bad
+        np.testing.assert_equal(float(mx.np.linalg.norm(mx.np.array(a, dtype=dtype))), bad)
+
+
+@pytest.mark.parametrize("dtype", (*DTYPES, "bfloat16"))
+@pytest.mark.parametrize("n", [0, 1, 7, 63, 4096, 5000, 200001])
+def test_equal_arrays(dtype, n):
+    a = draw((n,), "int8" if dtype == "bfloat16" else dtype)
+    x, y = (mx.np.array(a, dtype=dtype) for _ in range(2))
+    assert mx.np.array_equal(x, y)
+    for at in {0, n // 2, n - 1} if n else ():
+        z = y.copy()
+        z[at] = 1 - z[at] if dtype == "bool" else z[at] + 1
+        assert not mx.np.array_equal(x, z)
+        if dtype in ("float16", "bfloat16", "float32", "float64"):
+            z[at] = np.nan
+            assert not mx.np.array_equal(z, z)
+            assert mx.np.array_equal(z, z, equal_nan=True)
+            zeros = mx.np.zeros_like(x)
+            assert mx.np.array_equal(zeros, -zeros)
+    assert not n or not mx.np.array_equal(x, y[1:])
+    assert mx.np.array_equal(x, y.astype("float64"))
