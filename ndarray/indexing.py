@@ -221,6 +221,8 @@ def _stacked(parts, lead, device) -> NDArray:
                 np.broadcast_to(np.reshape(values, aligned), lead).astype(np.int64), device
             )
         rows.append(row)
+    if len(rows) == 1:
+        return _reshaped(rows[0], (1, *lead))
     return invoke(lookup("stack"), rows, {"axis": 0})
 
 

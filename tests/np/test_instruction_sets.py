@@ -122,3 +122,30 @@ def test_equal_arrays(dtype, n):
             assert mx.np.array_equal(zeros, -zeros)
     assert not n or not mx.np.array_equal(x, y[1:])
     assert mx.np.array_equal(x, y.astype("float64"))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("index", ["int32", "int64", "int8", "uint8"])
+def test_assignments_at_indices(dtype, index):
+    a, n = draw((120, 3), dtype), 90000 if index == "int32" else 50
+    at = DRAW.integers(0 if index == "uint8" else -120, 120, n).astype(index)
+    other = DRAW.integers(0, 3, n).astype(index)
+    values = draw((n,), dtype)
+    places, beside = mx.np.array(at, dtype=index), mx.np.array(other, dtype=index)
+    for key, keys, value in [
+        (at, places, values[:, None]),
+        ((at, other), (places, beside), values),
+        ((slice(None), other[:9]), (slice(None), beside[:9]), values[:9]),
+    ]:
+        b, x = a.copy(), mx.np.array(a, dtype=dtype)
+        b[key] = value
+        x[keys] = mx.np.array(value, dtype=dtype)
+        np.testing.assert_array_equal(x.asnumpy(), b)
+        np.testing.assert_array_equal(x[keys].asnumpy(), b[key])
+    line, flat = mx.np.array(a[:, 0], dtype=dtype), a[:, 0].copy()
+    line[places] = mx.np.array(values, dtype=dtype)
+    flat[at] = values
+    np.testing.assert_array_equal(line.asnumpy(), flat)
+    with pytest.raises(mx.MXNetError, match="indices must be in"):
+        line[mx.np.array([120], dtype="int32")] = 1
+        line.wait_to_read()
