@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from ..engine.error import InvalidType
+from ..kernels import precision
 from ..kernels.ops.index import places_now
 from ..kernels.plan import Plan, make_plan
-from ..kernels.record import NATIVE, lookup
+from ..kernels.record import NATIVE, NATIVE_INTS, lookup
 from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, Spec, spec
 from .index_keys import (
     NEW_AXIS,
@@ -34,8 +35,8 @@ from .index_keys import (
     warn_of_floats,
     without_masks,
 )
-from .invoke import invoke
-from .launch import Plans, copy_into, launch, seen
+from .invoke import call_known, invoke
+from .launch import Plans, copy_into, launch, run, seen
 from .ndarray import NDArray, from_memory, make_view, state
 from .parts import part_plan, read_part, write_part
 from .tape import record, refuse_recorded
@@ -248,6 +249,33 @@ def _advanced_get(self, items) -> NDArray:
     return _reshaped(invoke(lookup("gather_nd"), (self, indices), {}), final)
 
 
+_stacks, _gathers = Plans(), Plans()
+
+
+def _at_points(self: NDArray, key: tuple) -> NDArray | None:
+    """x[rows, columns]: arrays of whole numbers, of one shape, for the first axes; None for other
+    keys."""
+    first = key[0]
+    if not isinstance(first, NDArray) or not first.size or not self.size:
+        return None
+    s = first._spec
+    if s.dtype not in NATIVE_INTS or any([getattr(k, "_spec", None) is not s for k in key]):
+        return None
+    if len(key) > self.ndim or s.stype != "default":
+        return None
+    at = _kept(_stacks, (s, len(key)), "stack", key, {"axis": 0})
+    found = _kept(_gathers, (self._spec, at._spec), "gather_nd", (self, at), {})
+    return found if found.shape else _reshaped(found, self._element)
+
+
+def _kept(plans: Plans, key: Any, name: str, inputs: tuple, attrs: dict) -> NDArray:
+    """A call of an operator whose plan is kept by the specs of its inputs."""
+    plan = None if precision.used else plans[key]
+    if plan is not None:
+        return run(plan, inputs)
+    return call_known(lookup(name), inputs, attrs, plans, key)
+
+
 def _are_whole(items, shape) -> bool:
     """Do items select all of axes of these sizes?"""
     return len(items) == len(shape) and all(
@@ -411,6 +439,9 @@ def getitem(self: NDArray, key: Any) -> NDArray:
                 return _memory(self, first * prod(shape[1:]), (last - first, *shape[1:]))
     part = part_of(key, self.shape, self._element)
     if part is None:
+        found = _at_points(self, key) if kind is tuple else None
+        if found is not None:
+            return found
         if not self._element:
             mask = _host_mask(self, key)
             if mask is not None:

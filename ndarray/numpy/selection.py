@@ -9,9 +9,9 @@ import numpy as onp
 
 from ...engine.error import IndexOutOfRange, InvalidValue, ShapeError
 from ...kernels.ops.index import places_now
-from ..indexing import EXACT_FLOAT
-from ..ndarray import NDArray
-from .array import array, is_symbol, operand
+from ..indexing import EXACT_FLOAT, FEW
+from ..ndarray import NDArray, from_memory
+from .array import array, fresh, is_symbol, ndarray, operand
 from .operators import is_whole
 from .shapes import call
 
@@ -83,6 +83,8 @@ def nonzero(a: Any) -> tuple:
     a = operand(a)
     if not a.ndim:
         raise ShapeError("np.nonzero", "a must have an axis, got ()", fix="np.atleast_1d(a)")
+    if a._spec.dtype == "bool" and a.size < FEW and a.context.on_host and isinstance(a, ndarray):
+        return tuple([fresh(from_memory(i, a.context, "int64")) for i in onp.nonzero(a._values())])
     return tuple(places_now(call, a))
 
 

@@ -149,3 +149,51 @@ def test_assignments_at_indices(dtype, index):
     with pytest.raises(mx.MXNetError, match="indices must be in"):
         line[mx.np.array([120], dtype="int32")] = 1
         line.wait_to_read()
+
+
+def test_points():
+    a = draw((5, 4, 3), "float32")
+    x = mx.np.array(a)
+    i, j = DRAW.integers(-5, 5, (2, 7)), DRAW.integers(-4, 4, (2, 7))
+    k = DRAW.integers(-3, 3, (2, 7))
+    for dtype in ("int32", "int64"):
+        at = [mx.np.array(v.astype(dtype), dtype=dtype) for v in (i, j, k)]
+        for _ in range(2):
+            np.testing.assert_array_equal(x[at[0], at[1]].asnumpy(), a[i, j])
+            np.testing.assert_array_equal(x[tuple(at)].asnumpy(), a[i, j, k])
+            np.testing.assert_array_equal(x[at[0], at[1], 1].asnumpy(), a[i, j, 1])
+            np.testing.assert_array_equal(x[at[0], at[1][:1]].asnumpy(), a[i, j[:1]])
+    one = mx.np.array(2, dtype="int64")
+    assert x[one, one, one].shape == () and x.as_nd_ndarray()[one, one, one].shape == (1,)
+    with pytest.raises(IndexError):
+        x[at[0], at[0], at[0], at[0]]
+    x.attach_grad()
+    with mx.autograd.record():
+        (x[at[0], at[1]] * 2).sum().backward()
+    want = np.zeros_like(a)
+    np.add.at(want, (i, j), 2)
+    np.testing.assert_array_equal(x.grad.asnumpy(), want)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "shape", [(0,), (1,), (7,), (300,), (20000,), (3, 70, 5), (0, 4), (130, 131)]
+)
+def test_places_of_what_is_not_0(dtype, shape):
+    a = draw(shape, dtype)
+    a[a < 1] = 0
+    found = mx.np.nonzero(mx.np.array(a, dtype=dtype))
+    for made, want in zip(found, np.nonzero(a), strict=True):
+        assert type(made) is mx.np.ndarray and made.dtype == np.int64
+        np.testing.assert_array_equal(made.asnumpy(), want)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int8"])
+def test_unique_values(dtype):
+    for n in (1, 5, 100, 3001):
+        a = draw((n,), dtype)
+        if dtype[0] == "f":
+            a[:: max(n // 9, 1)] = np.nan
+        made = mx.np.unique(mx.np.array(a, dtype=dtype), return_counts=True)
+        for x, want in zip(made, np.unique(a, return_counts=True), strict=True):
+            np.testing.assert_array_equal(x.asnumpy(), want)
