@@ -249,20 +249,24 @@ def _advanced_get(self, items) -> NDArray:
     return _reshaped(invoke(lookup("gather_nd"), (self, indices), {}), final)
 
 
-_stacks, _gathers = Plans(), Plans()
+_takes, _stacks, _gathers = Plans(), Plans(), Plans()
 
 
 def _at_points(self: NDArray, key: tuple) -> NDArray | None:
-    """x[rows, columns]: arrays of whole numbers, of one shape, for the first axes; None for other
-    keys."""
-    first = key[0]
+    """x[rows] and x[rows, columns]: arrays of whole numbers, of one shape, for the first axes; None
+    for other keys."""
+    first = key[0] if key else None
     if not isinstance(first, NDArray) or not first.size or not self.size:
         return None
     s = first._spec
     if s.dtype not in NATIVE_INTS or any([getattr(k, "_spec", None) is not s for k in key]):
         return None
-    if len(key) > self.ndim or s.stype != "default":
+    if len(key) > self.ndim or s.stype != "default" or self._spec.stype != "default":
         return None
+    if len(key) == 1:
+        attrs = {"axis": 0, "mode": "index"}
+        found = _kept(_takes, (self._spec, s), "take", (self, first), attrs)
+        return found if found.shape else _reshaped(found, self._element)
     at = _kept(_stacks, (s, len(key)), "stack", key, {"axis": 0})
     found = _kept(_gathers, (self._spec, at._spec), "gather_nd", (self, at), {})
     return found if found.shape else _reshaped(found, self._element)
@@ -439,7 +443,7 @@ def getitem(self: NDArray, key: Any) -> NDArray:
                 return _memory(self, first * prod(shape[1:]), (last - first, *shape[1:]))
     part = part_of(key, self.shape, self._element)
     if part is None:
-        found = _at_points(self, key) if kind is tuple else None
+        found = _at_points(self, key if kind is tuple else (key,))
         if found is not None:
             return found
         if not self._element:

@@ -197,3 +197,18 @@ def test_unique_values(dtype):
         made = mx.np.unique(mx.np.array(a, dtype=dtype), return_counts=True)
         for x, want in zip(made, np.unique(a, return_counts=True), strict=True):
             np.testing.assert_array_equal(x.asnumpy(), want)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("index", ["int32", "int64", "int8", "uint8"])
+def test_rows_at_indices(dtype, index):
+    a = draw((90, 3), dtype)
+    at = DRAW.integers(0 if index == "uint8" else -90, 90, (700, 2)).astype(index)
+    x, places = mx.np.array(a, dtype=dtype), mx.np.array(at, dtype=index)
+    for _ in range(2):
+        np.testing.assert_array_equal(x[places].asnumpy(), a[at])
+        np.testing.assert_array_equal(x[:, 1][places].asnumpy(), a[:, 1][at])
+        rows = x.as_nd_ndarray()[places.as_nd_ndarray()].asnumpy()
+        np.testing.assert_array_equal(rows, a[at])
+    with pytest.raises(IndexError):
+        x[mx.np.array([90], dtype="int64")].wait_to_read()
