@@ -394,9 +394,9 @@ def _chosen(self: NDArray, mask: np.ndarray) -> NDArray:
         made.__class__ = self.__class__
         return made
     flags = from_memory(mask.reshape(-1), self.context)
-    places = places_now(lambda name, x, **attrs: invoke(lookup(name), (x,), attrs), flags)
+    call = lambda name, x, **attrs: invoke(lookup(name), (x,), attrs)
     whole = _reshaped(self, (self.size,))
-    return invoke(lookup("take"), (whole, _reshaped(places, (places.size,))), {"axis": 0})
+    return invoke(lookup("take"), (whole, places_now(call, flags, vector=True)), {"axis": 0})
 
 
 def _set_where(self: NDArray, key: Any, value: Any) -> bool:

@@ -83,12 +83,15 @@ def nonzero(a: Any) -> tuple:
     a = operand(a)
     if not a.ndim:
         raise ShapeError("np.nonzero", "a must have an axis, got ()", fix="np.atleast_1d(a)")
+    vector = a.ndim == 1
     if a._spec.dtype == "bool" and a.context.on_host and isinstance(a, ndarray):
         values = a._values()  # NumPy counts bools faster than the engine answers
-        if a.size >= FEW:
-            return tuple(call("_places", a, count=int(onp.count_nonzero(values))))
-        return tuple([fresh(from_memory(i, a.context, "int64")) for i in onp.nonzero(values)])
-    return tuple(places_now(call, a))
+        if a.size < FEW:
+            return tuple([fresh(from_memory(i, a.context, "int64")) for i in onp.nonzero(values)])
+        found = call("_places", a, count=int(onp.count_nonzero(values)), vector=vector)
+    else:
+        found = places_now(call, a, vector)
+    return (found,) if vector else tuple(found)
 
 
 def argwhere(a: Any) -> Any:
