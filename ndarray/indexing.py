@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from ..engine.error import InvalidType
+from ..kernels import precision
 from ..kernels.ops.index import places_now
 from ..kernels.plan import Plan, make_plan
-from ..kernels.record import NATIVE, lookup
+from ..kernels.record import NATIVE, NATIVE_INTS, lookup
 from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, Spec, spec
 from .index_keys import (
     NEW_AXIS,
@@ -34,8 +35,8 @@ from .index_keys import (
     warn_of_floats,
     without_masks,
 )
-from .invoke import invoke
-from .launch import Plans, copy_into, launch, seen
+from .invoke import call_known, invoke
+from .launch import Plans, copy_into, launch, run, seen
 from .ndarray import NDArray, from_memory, make_view, state
 from .parts import part_plan, read_part, write_part
 from .tape import record, refuse_recorded
@@ -221,6 +222,8 @@ def _stacked(parts, lead, device) -> NDArray:
                 np.broadcast_to(np.reshape(values, aligned), lead).astype(np.int64), device
             )
         rows.append(row)
+    if len(rows) == 1:
+        return _reshaped(rows[0], (1, *lead))
     return invoke(lookup("stack"), rows, {"axis": 0})
 
 
@@ -244,6 +247,37 @@ def _advanced_get(self, items) -> NDArray:
             return _reshaped(found, found.shape or self._element)
     indices, _, final = _places(self, items)
     return _reshaped(invoke(lookup("gather_nd"), (self, indices), {}), final)
+
+
+_takes, _stacks, _gathers = Plans(), Plans(), Plans()
+
+
+def _at_points(self: NDArray, key: tuple) -> NDArray | None:
+    """x[rows] and x[rows, columns]: arrays of whole numbers, of one shape, for the first axes; None
+    for other keys."""
+    first = key[0] if key else None
+    if not isinstance(first, NDArray) or not first.size or not self.size:
+        return None
+    s = first._spec
+    if s.dtype not in NATIVE_INTS or any([getattr(k, "_spec", None) is not s for k in key]):
+        return None
+    if len(key) > self.ndim or s.stype != "default" or self._spec.stype != "default":
+        return None
+    if len(key) == 1:
+        attrs = {"axis": 0, "mode": "index"}
+        found = _kept(_takes, (self._spec, s), "take", (self, first), attrs)
+        return found if found.shape else _reshaped(found, self._element)
+    at = _kept(_stacks, (s, len(key)), "stack", key, {"axis": 0})
+    found = _kept(_gathers, (self._spec, at._spec), "gather_nd", (self, at), {})
+    return found if found.shape else _reshaped(found, self._element)
+
+
+def _kept(plans: Plans, key: Any, name: str, inputs: tuple, attrs: dict) -> NDArray:
+    """A call of an operator whose plan is kept by the specs of its inputs."""
+    plan = None if precision.used else plans[key]
+    if plan is not None:
+        return run(plan, inputs)
+    return call_known(lookup(name), inputs, attrs, plans, key)
 
 
 def _are_whole(items, shape) -> bool:
@@ -360,9 +394,9 @@ def _chosen(self: NDArray, mask: np.ndarray) -> NDArray:
         made.__class__ = self.__class__
         return made
     flags = from_memory(mask.reshape(-1), self.context)
-    places = places_now(lambda name, x, **attrs: invoke(lookup(name), (x,), attrs), flags)
+    call = lambda name, x, **attrs: invoke(lookup(name), (x,), attrs)
     whole = _reshaped(self, (self.size,))
-    return invoke(lookup("take"), (whole, _reshaped(places, (places.size,))), {"axis": 0})
+    return invoke(lookup("take"), (whole, places_now(call, flags, vector=True)), {"axis": 0})
 
 
 def _set_where(self: NDArray, key: Any, value: Any) -> bool:
@@ -409,6 +443,9 @@ def getitem(self: NDArray, key: Any) -> NDArray:
                 return _memory(self, first * prod(shape[1:]), (last - first, *shape[1:]))
     part = part_of(key, self.shape, self._element)
     if part is None:
+        found = _at_points(self, key if kind is tuple else (key,))
+        if found is not None:
+            return found
         if not self._element:
             mask = _host_mask(self, key)
             if mask is not None:

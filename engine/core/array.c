@@ -165,6 +165,16 @@ int pl_array_users(uintptr_t array)
     return n;
 }
 
+int pl_array_is_sole(uintptr_t array)
+{
+    pl_enter();
+    pl_var *var = ((pl_array *)array)->var;
+    int requests = atomic_load_explicit(&var->n_users, memory_order_relaxed);
+    int sole = var->object.refs - requests == 1 && !var->object.destroy && !var->exposed && !var->read_only;
+    pl_leave();
+    return sole;
+}
+
 void pl_array_free(uintptr_t handle)
 {
     pl_array *array = (pl_array *)handle;

@@ -16,6 +16,7 @@ uint64_t pl_array_version(uintptr_t array);                       /* finished wr
 int pl_array_shares(uintptr_t a, uintptr_t b);                    /* 1: the same var */
 /* How many arrays, itself included, and unfinished requests share its var. */
 int pl_array_users(uintptr_t array);
+int pl_array_is_sole(uintptr_t array);        /* 1: no other array has its memory, and nothing outside the engine */
 int pl_array_poisoned(uintptr_t array);
 void pl_array_expose(uintptr_t array);        /* others got its address and may write its memory at any time */
 void pl_array_protect(uintptr_t array);       /* from now on an op that would write its memory fails: PL_EINVAL */

@@ -5,8 +5,9 @@
 #include "dtype.h"
 #include "parts.h"
 #include "simd.h"
+#include "transpose.h"
 
-enum { TILE = 16, SQUARE = 32 };
+enum { TILE = 16 };
 
 #define STRIDED(T) { \
     const T *x = (const T *)in; T *y = (T *)out; \
@@ -47,38 +48,8 @@ static void copy_run(char *out, int64_t out_step, const char *in, int64_t in_ste
         } \
     break; }
 
-typedef uint32_t four __attribute__((vector_size(16), aligned(4), may_alias));
-
-/* Rows [i0, i_end) and columns [j0, j_end) of the transpose. */
-static void transpose_rest(uint32_t *y, int64_t out_row, const uint32_t *x, int64_t in_row, int64_t i0, int64_t i_end,
-                           int64_t j0, int64_t j_end)
-{
-    for (int64_t i1 = i0; i1 < i_end; i1 += TILE)
-        for (int64_t j = j0; j < j_end; j++)
-            for (int64_t i = i1; i < (i1 + TILE < i_end ? i1 + TILE : i_end); i++)
-                y[i * out_row + j] = x[j * in_row + i];
-}
-
-/* A SQUARE x SQUARE piece of 4-byte elements through a buffer: rows at a distance of a power of two share few cache
- * sets, so all elements of a line are used before it is evicted. */
-static void transpose_square(uint32_t *y, int64_t out_row, const uint32_t *x, int64_t in_row)
-{
-    uint32_t scratch[SQUARE][SQUARE];
-    for (int j = 0; j < SQUARE; j += 4)
-        for (int i = 0; i < SQUARE; i += 4) {
-            const uint32_t *from = x + j * in_row + i;
-            four a = *(const four *)from, b = *(const four *)(from + in_row);
-            four c = *(const four *)(from + 2 * in_row), d = *(const four *)(from + 3 * in_row);
-            four ac = __builtin_shuffle(a, c, (four){0, 4, 1, 5}), bd = __builtin_shuffle(b, d, (four){0, 4, 1, 5});
-            four ca = __builtin_shuffle(a, c, (four){2, 6, 3, 7}), db = __builtin_shuffle(b, d, (four){2, 6, 3, 7});
-            *(four *)&scratch[i][j] = __builtin_shuffle(ac, bd, (four){0, 4, 1, 5});
-            *(four *)&scratch[i + 1][j] = __builtin_shuffle(ac, bd, (four){2, 6, 3, 7});
-            *(four *)&scratch[i + 2][j] = __builtin_shuffle(ca, db, (four){0, 4, 1, 5});
-            *(four *)&scratch[i + 3][j] = __builtin_shuffle(ca, db, (four){2, 6, 3, 7});
-        }
-    for (int i = 0; i < SQUARE; i++)
-        memcpy(y + i * out_row, scratch[i], sizeof scratch[i]);
-}
+TRANSPOSE_BLOCKS(int32_t, 32, LANES)
+TRANSPOSE_BLOCKS(int64_t, 64, LANES64)
 
 /* 8 x 8 bytes: exchanges the blocks off the diagonal, of 4, then 2, then 1. */
 static void transpose_bytes(uint8_t *y, int64_t out_row, const uint8_t *x, int64_t in_row)
@@ -118,18 +89,18 @@ static void transpose_run(char *out, int64_t out_row, const char *in, int64_t in
         break;
     }
     case 2: TILED(uint16_t)
-    case 4: {
-        int64_t n0 = n / SQUARE * SQUARE, m0 = m / SQUARE * SQUARE;
-        uint32_t *to = (uint32_t *)(void *)out;
-        const uint32_t *from = (const uint32_t *)(const void *)in;
-        for (int64_t i = 0; i < n0; i += SQUARE)
-            for (int64_t j = 0; j < m0; j += SQUARE)
-                transpose_square(to + i * out_row + j, out_row, from + j * in_row + i, in_row);
-        transpose_rest(to, out_row, from, in_row, 0, n0, m0, m);
-        transpose_rest(to, out_row, from, in_row, n0, n, 0, m);
-        break;
-    }
-    case 8: TILED(uint64_t)
+    case 4:
+        if (n >= 16 && m >= 16) {
+            transpose_blocks_32((int32_t *)(void *)out, out_row, (const int32_t *)(const void *)in, in_row, n, m);
+            break;
+        }
+        TILED(uint32_t)
+    case 8:
+        if (n >= 8 && m >= 8) {
+            transpose_blocks_64((int64_t *)(void *)out, out_row, (const int64_t *)(const void *)in, in_row, n, m);
+            break;
+        }
+        TILED(uint64_t)
     }
 }
 

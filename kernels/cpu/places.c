@@ -3,7 +3,7 @@
 #include "index.h"
 #include "simd.h"
 
-enum { SOME = 64, ROWS = 64 };
+enum { SOME = 64, ROWS = 64, MANY = 8 };
 
 #define IS_NOT_0(v) ((v) != 0)
 #define IS_NOT_0_HALF(v) (((v) & 0x7fff) != 0)
@@ -67,6 +67,25 @@ PLK_KERNEL(plk_places_count)
     return PL_OK;
 }
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#include "generated/partition_table.h"
+
+/* Stores the places of bits, from i on, eight bits at a time: as many numbers, of which the first ones count. A table
+ * has the numbers of the bits that are not set in front. There is room for 8 more. */
+PLK_INLINE void store_places(uint64_t bits, int64_t i, int64_t *at)
+{
+    for (int k = 0; k < 8; k++, i += 8, bits >>= 8) {
+        __m128i order = _mm_loadl_epi64((const __m128i *)(const void *)plk_partition_32[~bits & 0xff]);
+        __m256i first = _mm256_set1_epi64x(i);
+        _mm256_storeu_si256((__m256i *)(void *)at, _mm256_add_epi64(_mm256_cvtepu8_epi64(order), first));
+        _mm256_storeu_si256((__m256i *)(void *)(at + 4),
+                            _mm256_add_epi64(_mm256_cvtepu8_epi64(_mm_srli_si128(order, 4)), first));
+        at += __builtin_popcountll(bits & 0xff);
+    }
+}
+#endif
+
 /* The places in one row, at most `room`; returns how many there are. */
 static int64_t places_of_row(const plk_places *p, const void *x, int64_t row, int64_t room, int64_t *at)
 {
@@ -82,6 +101,13 @@ static int64_t places_of_row(const plk_places *p, const void *x, int64_t row, in
                 at[found++] = i + __builtin_ctzll(bits);
             break;
         }
+#if defined(__AVX2__)
+        if (some > MANY && some + 8 <= room - found) {
+            store_places(bits, i, at + found);
+            found += some;
+            continue;
+        }
+#endif
         for (int k = 0; k < some; k++, bits &= bits - 1)
             at[found + k] = i + __builtin_ctzll(bits);
         found += some;

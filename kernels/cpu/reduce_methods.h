@@ -118,6 +118,58 @@ METHOD_TYPE(whole_method, int64_t)
         return zero0[0] == 0 ? (ACC)total : AGAIN(data, n); \
     }
 #define NEVER(data, n) 0
+/* The sum of squares of n contiguous elements, in 32 partial sums. Of floats blocks of 1024 are added up in float, of
+ * which a partial sum takes 16: their errors cancel, and are below that of the result. A block whose sum may be of squares
+ * that float does not hold is added up in double. */
+typedef double some_f64 __attribute__((vector_size(64), aligned(8), may_alias));
+typedef float some_f32 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef float many_f32 __attribute__((vector_size(64), aligned(4), may_alias));
+enum { SQUARES_BLOCK = 1024 };
+
+#define RUN_SQUARES(name, T, s) \
+    static double name##_wide(const T *x, int64_t n) \
+    { \
+        some_f64 acc[4] = {{0}}; \
+        int64_t i = 0; \
+        for (; i + 32 <= n; i += 32) \
+            _Pragma("GCC unroll 4") for (int k = 0; k < 4; k++) { \
+                some_f64 v = __builtin_convertvector(*(const some_##s *)(x + i + 8 * k), some_f64); \
+                acc[k] += v * v; \
+            } \
+        double total = 0; \
+        for (; i < n; i++) { double v = x[i]; total += v * v; } \
+        acc[0] = (acc[0] + acc[1]) + (acc[2] + acc[3]); \
+        for (int l = 0; l < 8; l++) total += acc[0][l]; \
+        return total; \
+    }
+RUN_SQUARES(square_f32, float, f32)
+RUN_SQUARES(square_f64, double, f64)
+
+static double square_f32_block(const float *x)
+{
+    many_f32 acc[4] = {{0}};
+    for (int i = 0; i < SQUARES_BLOCK; i += 64)
+        _Pragma("GCC unroll 4") for (int k = 0; k < 4; k++) {
+            many_f32 v = *(const many_f32 *)(x + i + 16 * k);
+            acc[k] += v * v;
+        }
+    acc[0] = (acc[0] + acc[1]) + (acc[2] + acc[3]);
+    const some_f32 *halves = (const some_f32 *)acc;
+    some_f64 sums = __builtin_convertvector(halves[0], some_f64) + __builtin_convertvector(halves[1], some_f64);
+    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+static double square_f32_run(const void *data, int64_t n)
+{
+    const float *x = data;
+    double total = 0;
+    for (; n >= SQUARES_BLOCK; n -= SQUARES_BLOCK, x += SQUARES_BLOCK) {
+        double some = square_f32_block(x);
+        total += some > 1e-25 && some < 1e37 ? some : square_f32_wide(x, SQUARES_BLOCK);
+    }
+    return total + square_f32_wide(x, n);
+}
+static double square_f64_run(const void *data, int64_t n) { return square_f64_wide(data, n); }
 #define METHOD(name, T, START, STEP, MERGE) \
     RUN(name, T, double, double, LANES, START, STEP, MERGE) ROWS(name, T, double, double, STEP, MERGE)
 #define EXTREME(name, T, START, STEP, PLAIN) \
@@ -127,7 +179,7 @@ METHOD_TYPE(whole_method, int64_t)
     ROWS(name, T, double, T, STEP, STEP)
 #define METHODS(T, s) \
     METHOD(sum_##s, T, 0, ADD, ADD) METHOD(nansum_##s, T, 0, ADD_NUMBER, ADD) \
-    METHOD(square_##s, T, 0, ADD_SQUARE, ADD) \
+    ROWS(square_##s, T, double, double, ADD_SQUARE, ADD) \
     METHOD(abs_##s, T, 0, ADD_ABS, ADD) METHOD(prod_##s, T, 1, TIMES, TIMES) \
     METHOD(nanprod_##s, T, 1, TIMES_NUMBER, TIMES) \
     EXTREME(max_##s, T, -INFINITY, LARGER, LARGER_PLAIN) EXTREME(min_##s, T, INFINITY, SMALLER, SMALLER_PLAIN) \

@@ -11,6 +11,7 @@
 #include "engine/core/scratch.h"
 #include "scatter.h"
 #include "parts.h"
+#include "simd.h"
 
 enum { FEW_COLUMNS = 128, SHORT_BYTES = 256, STREAMED_BYTES = 4096 };
 
@@ -101,6 +102,26 @@ static void zero_rows(void *arg, int64_t begin, int64_t end)
     zero_others(s->p, s->table, begin, end, (size_t)(s->p->inner * s->size));
 }
 
+#define SET_ELEMENTS(T) { \
+    const T *x = (const T *)(const void *)s->rows; \
+    T *y = (T *)(void *)s->table; \
+    for (int64_t i = 0; i < p->n_places; i++) \
+        if (p->to[i] >= low && p->to[i] < high) \
+            y[p->to[i]] = x[i]; \
+    return; }
+
+/* Rows of one element. */
+static void set_elements(const scattered *s, int64_t low, int64_t high)
+{
+    const places *p = s->p;
+    switch (s->size) {
+    case 1: SET_ELEMENTS(uint8_t)
+    case 2: SET_ELEMENTS(uint16_t)
+    case 4: SET_ELEMENTS(uint32_t)
+    default: SET_ELEMENTS(uint64_t)
+    }
+}
+
 /* Columns [begin, end) of the rows [low, high). */
 static void scatter_into(const scattered *s, int64_t low, int64_t high, int64_t begin, int64_t end)
 {
@@ -130,7 +151,10 @@ static void scatter_columns(void *arg, int64_t begin, int64_t end)
 static void scatter_rows(void *arg, int64_t begin, int64_t end)
 {
     const scattered *s = arg;
-    scatter_into(s, begin, end, 0, s->p->inner);
+    if (s->p->inner == 1 && s->what != PLK_ADD)
+        set_elements(s, begin, end);
+    else
+        scatter_into(s, begin, end, 0, s->p->inner);
 }
 
 /* table[index] <- rows. what: PLK_SET, PLK_SET_IN or PLK_ADD; dtype: of added elements. */
@@ -163,18 +187,31 @@ PLK_KERNEL(plk_take_backward)
     return PL_OK;
 }
 
+#define FIND_AXIS(T) { \
+    const T *index = (const T *)indices + d * p->n_places; \
+    for (int64_t i = 0; i < p->n_places; i++) { \
+        int64_t k = (int64_t)index[i], before = d ? to[i] * n : 0; \
+        low = k < low ? k : low; \
+        high = k > high ? k : high; \
+        to[i] = before + (k < 0 ? k + n : k); \
+    } \
+    break; }
+
 /* The rows of indices (depth, n_places); a negative index counts from the end. */
 static int find(const plk_points *p, const void *indices, places *at, const char *name)
 {
-    for (int64_t i = 0; i < p->n_places; i++)
-        at->to[i] = 0;
+    int64_t *restrict to = at->to;
+    for (int64_t i = 0; i < p->n_places && !p->depth; i++)
+        to[i] = 0;
     for (int64_t d = 0; d < p->depth; d++) {
         int64_t n = p->shape[d], low = INT64_MAX, high = INT64_MIN;
-        for (int64_t i = 0; i < p->n_places; i++) {
-            int64_t k = plk_index_at(indices, p->index_dtype, d * p->n_places + i);
-            low = k < low ? k : low;
-            high = k > high ? k : high;
-            at->to[i] = at->to[i] * n + (k < 0 ? k + n : k);
+        switch (p->index_dtype) {
+        case PLK_F32: FIND_AXIS(float)
+        case PLK_F64: FIND_AXIS(double)
+        case PLK_I32: FIND_AXIS(int32_t)
+        case PLK_I64: FIND_AXIS(int64_t)
+        case PLK_I8: FIND_AXIS(int8_t)
+        default: FIND_AXIS(uint8_t)
         }
         if (p->n_places && (low < -n || high >= n)) {
             char message[200];

@@ -251,7 +251,7 @@ PLK_KERNEL(plk_counts_run)
 #define STARTS(T) { \
     const T *x = bufs[0]; \
     for (int64_t i = 1; i < p->n; i++) \
-        y[i] = x[i] != x[i - 1] && (x[i] == x[i] || x[i - 1] == x[i - 1]); \
+        y[i] = (x[i] != x[i - 1]) & ((x[i] == x[i]) | (x[i - 1] == x[i - 1])); \
     break; }
 
 /* bufs: a sorted vector, 1 where an element is not the one before; all NaN are equal */

@@ -1,6 +1,5 @@
 /* Sorts long lines of elements of 4 or 8 bytes, or finds those of some ranks alone, by quicksort: a part is divided at
- * a pivot (partition.h) from one of two buffers into the other; small parts are sorted side by side, one in each lane
- * (sort_network.h). A pivot is the median of some elements. Where nothing is above it, or after many levels, it is the
+ * a pivot (partition.h); small parts are sorted side by side, one in each lane (sort_network.h). A pivot is the median of some elements. Where nothing is above it, or after many levels, it is the
  * middle of the part's range: so equal keys are found, and no data take longer than their bits. */
 #include "sort.h"
 #include "dtype.h"
@@ -11,7 +10,7 @@
 #include "sort_network.h"
 
 /* Keys of a part that is sorted in a lane, a multiple of LANES; of 64 bits there are fewer lanes. */
-enum { LEAF32 = 256, LEAF64 = 64 };
+enum { LEAF32 = 512, LEAF64 = 256 };
 
 /* One line. ranks: ascending; NULL: all of them, of which the first k are wanted. */
 #define LINE(K, s, N_LANES, LEAF) \
@@ -44,11 +43,16 @@ enum { LEAF32 = 256, LEAF64 = 64 };
         if (p->n_ranks || at >= p->k) \
             return; \
         n = n < p->k - at ? n : p->k - at; \
-        K *y = line->y + at * p->inner; \
-        if (is_float) \
-            for (int64_t i = 0; i < n; i++) y[i * p->inner] = bits_f##s(keys[i], turn); \
+        const int64_t step = p->inner; \
+        K *y = line->y + at * step; \
+        if (is_float && step == 1) \
+            for (int64_t i = 0; i < n; i++) y[i] = bits_f##s(keys[i], turn); \
+        else if (is_float) \
+            for (int64_t i = 0; i < n; i++) y[i * step] = bits_f##s(keys[i], turn); \
+        else if (step == 1) \
+            for (int64_t i = 0; i < n; i++) y[i] = bits_i##s(keys[i], turn); \
         else \
-            for (int64_t i = 0; i < n; i++) y[i * p->inner] = bits_i##s(keys[i], turn); \
+            for (int64_t i = 0; i < n; i++) y[i * step] = bits_i##s(keys[i], turn); \
     } \
     /* Sorts the leaves that have been found, side by side. */ \
     static void flush_##s(line_##s *line) \
@@ -90,8 +94,7 @@ enum { LEAF32 = 256, LEAF64 = 64 };
         c = c < high ? c : high; \
         return c > low ? c : low; \
     } \
-    /* Sorts x; `other` is as long. */ \
-    static void quick_##s(line_##s *line, K *x, K *other, int64_t n, int64_t at, int level) \
+    static void quick_##s(line_##s *line, K *x, int64_t n, int64_t at, int level) \
     { \
         while (wanted_##s(line, at, n)) { \
             if (n <= LEAF) { \
@@ -102,7 +105,7 @@ enum { LEAF32 = 256, LEAF64 = 64 };
             } \
             int64_t low = n; \
             if (level < line->levels) \
-                low = partition_##s(x, n, middle_##s(x, n, n > 4096 ? 4 : n > 256 ? 3 : 2), other); \
+                low = partition_##s(x, n, middle_##s(x, n, n > 4096 ? 4 : n > 256 ? 3 : 2)); \
             if (low == n) { \
                 K least = x[0], most = x[0]; \
                 for (int64_t i = 1; i < n; i++) { \
@@ -113,12 +116,10 @@ enum { LEAF32 = 256, LEAF64 = 64 };
                     give_equal_##s(line, least, n, at); \
                     return; \
                 } \
-                low = partition_##s(x, n, (K)(least + (K)(((uint##s##_t)most - (uint##s##_t)least) / 2)), other); \
+                low = partition_##s(x, n, (K)(least + (K)(((uint##s##_t)most - (uint##s##_t)least) / 2))); \
             } \
-            quick_##s(line, other, x, low, at, ++level); \
-            K *rest = x + low; \
-            x = other + low; \
-            other = rest; \
+            quick_##s(line, x, low, at, ++level); \
+            x += low; \
             at += low; \
             n -= low; \
         } \
@@ -126,15 +127,21 @@ enum { LEAF32 = 256, LEAF64 = 64 };
     static void sort_line_##s(const plk_sort *p, const void *from, void *to, void *scratch) \
     { \
         const K *x = from, turn = p->ascend ? 0 : -1; \
-        K *keys = scratch; \
-        line_##s line = {.p = p, .y = to, .padded = keys + 2 * p->n, .beside = keys + 2 * p->n + N_LANES * LEAF}; \
+        const int64_t step = p->inner; \
+        K *padded = scratch, *keys = padded + 2 * N_LANES * LEAF; \
+        line_##s line = {.p = p, .y = to, .padded = padded, .beside = padded + N_LANES * LEAF}; \
+        if (step == 1 && !p->n_ranks && p->k == p->n)      /* a leaf is sorted where it is */ \
+            keys = to; \
         for (int64_t n = p->n; n; n /= 2) \
             line.levels += 2; \
-        if (p->dtype == PLK_F32 || p->dtype == PLK_F64) \
-            for (int64_t i = 0; i < p->n; i++) keys[i] = key_f##s(x[i * p->inner], turn); \
+        const int is_float = p->dtype == PLK_F32 || p->dtype == PLK_F64; \
+        if (is_float && step == 1) \
+            for (int64_t i = 0; i < p->n; i++) keys[i] = key_f##s(x[i], turn); \
+        else if (is_float) \
+            for (int64_t i = 0; i < p->n; i++) keys[i] = key_f##s(x[i * step], turn); \
         else \
-            for (int64_t i = 0; i < p->n; i++) keys[i] = key_i##s(x[i * p->inner], turn); \
-        quick_##s(&line, keys, keys + p->n, p->n, 0, 0); \
+            for (int64_t i = 0; i < p->n; i++) keys[i] = key_i##s(x[i * step], turn); \
+        quick_##s(&line, keys, p->n, 0, 0); \
         if (line.n_leaves) \
             flush_##s(&line); \
     }
@@ -146,51 +153,18 @@ static void to_columns_32(const int32_t *rows, int64_t n, int32_t *columns)
 }
 static void to_rows_32(const int32_t *columns, int64_t n, int32_t *rows)
 {
-    for (int64_t i = 0; i < n; i += LANES) {
-        vec v[LANES];
-        _Pragma("GCC unroll 16") for (int l = 0; l < LANES; l++)
-            v[l] = vec_load((const float *)(const void *)columns + (i + l) * LANES);
-        vec_transpose(v);
-        _Pragma("GCC unroll 16") for (int l = 0; l < LANES; l++)
-            vec_store((float *)(void *)rows + l * n + i, v[l]);
-    }
-}
-typedef int64_t lanes64_mask __attribute__((vector_size(4 * LANES)));
-#define MIX64(l, s) ((l) & (s) ? (l) - (s) + LANES64 : (l))
-#if defined(__AVX512F__)
-#define LOW64(s) \
-    ((lanes64_mask){MIX64(0, s), MIX64(1, s), MIX64(2, s), MIX64(3, s), MIX64(4, s), MIX64(5, s), MIX64(6, s), \
-                    MIX64(7, s)})
-#elif defined(__AVX2__)
-#define LOW64(s) ((lanes64_mask){MIX64(0, s), MIX64(1, s), MIX64(2, s), MIX64(3, s)})
-#else
-#define LOW64(s) ((lanes64_mask){MIX64(0, s), MIX64(1, s)})
-#endif
-/* LANES64 vectors, `from_step` keys apart, transposed */
-PLK_INLINE void transpose_64(const int64_t *from, int64_t from_step, int64_t *to, int64_t to_step)
-{
-    keys64 v[LANES64];
-    _Pragma("GCC unroll 8") for (int l = 0; l < LANES64; l++)
-        v[l] = *(const keys64 *)(from + l * from_step);
-    _Pragma("GCC unroll 3") for (int s = LANES64 / 2; s; s /= 2)
-        _Pragma("GCC unroll 8") for (int l = 0; l < LANES64; l++)
-            if (!(l & s)) {
-                keys64 a = v[l], b = v[l + s];
-                v[l] = __builtin_shuffle(a, b, LOW64(s));
-                v[l + s] = __builtin_shuffle(a, b, LOW64(s) + s);
-            }
-    _Pragma("GCC unroll 8") for (int l = 0; l < LANES64; l++)
-        *(keys64 *)(to + l * to_step) = v[l];
+    for (int64_t i = 0; i < n; i += LANES)
+        transpose_lanes_32(rows + i, n, columns + i * LANES, LANES);
 }
 static void to_columns_64(const int64_t *rows, int64_t n, int64_t *columns)
 {
     for (int64_t i = 0; i < n; i += LANES64)
-        transpose_64(rows + i, n, columns + i * LANES64, LANES64);
+        transpose_lanes_64(columns + i * LANES64, LANES64, rows + i, n);
 }
 static void to_rows_64(const int64_t *columns, int64_t n, int64_t *rows)
 {
     for (int64_t i = 0; i < n; i += LANES64)
-        transpose_64(columns + i * LANES64, LANES64, rows + i, n);
+        transpose_lanes_64(rows + i, n, columns + i * LANES64, LANES64);
 }
 LINE(int32_t, 32, LANES, LEAF32)
 LINE(int64_t, 64, LANES64, LEAF64)
@@ -202,7 +176,7 @@ static void sort_lines(void *arg, int64_t begin, int64_t end)
     job *j = arg;
     const plk_sort *p = j->p;
     size_t size = plk_dtype_bytes(p->dtype);
-    char *scratch = pl_scratch(size * (size_t)(2 * p->n + 2 * LANES * LEAF32));
+    char *scratch = pl_scratch(size * (size_t)(p->n + 2 * LANES * LEAF32));
     if (!scratch) {
         __atomic_store_n(&j->failed, 1, __ATOMIC_RELAXED);
         return;

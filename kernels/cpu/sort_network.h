@@ -8,9 +8,9 @@
 #define PLK_SORT_NETWORK_H
 #include <stdint.h>
 #include "inline.h"
-#include "lanes.h"
+#include "transpose.h"
 
-enum { UNIT = 8, LANES64 = LANES / 2 };
+enum { UNIT = 8 };
 typedef int32_t keys32 __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int64_t keys64 __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 

@@ -391,8 +391,7 @@ def _mask_infer(ins, axis):
 def _mask_now(call, inputs, out, axis):
     data, index = inputs
     _mask_check([Type(tuple(a.shape)) for a in inputs], axis)
-    places = places_now(call, index)
-    return call("take", data, call("reshape_to", places, shape=(places.size,)), axis=0, out=out)
+    return call("take", data, places_now(call, index, vector=True), axis=0, out=out)
 
 
 operator(

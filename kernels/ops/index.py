@@ -438,21 +438,33 @@ operator(
 # ---- places of what is not 0 ---------------------------------------------------------------------
 
 
-def _places_ref(xp, x, count):
-    return xp.stack(xp.nonzero(xp.atleast_1d(x)))
+def _places_infer(ins, count, vector):
+    axes = max(len(ins[0].shape), 1)
+    if vector and axes > 1:
+        raise ShapeError("_places", f"data must be a vector for places in one, got {ins[0].shape}")
+    return [Type((count,) if vector else (axes, count), "int64")]
+
+
+def _places_ref(xp, x, count, vector):
+    found = xp.nonzero(xp.atleast_1d(x))
+    return found[0] if vector else xp.stack(found)
 
 
 operator(
     "_places",
-    params=(Param("count", "int"),),
-    infer=lambda ins, count: [Type((max(len(ins[0].shape), 1), count), "int64")],
+    params=(Param("count", "int"), Param("vector", "bool", False)),
+    infer=_places_infer,
     ref=_places_ref,
     samples=(
         sample(values([[0, 1, 0], [2, 0, 5]]), count=3),
         sample(values([0.0, -0.0]), count=0),
         sample(values([[[3.0]]]), count=1),
+        sample(values([4.0, 0.0, 3.0]), count=2, vector=True),
     ),
-    doc="Where data is not 0, which is at `count` places: a row of indices for each axis, int64.",
+    doc=(
+        "Where data is not 0, which is at `count` places: a row of indices for each axis, int64;"
+        " vector: of one axis, the row itself."
+    ),
 )
 operator(
     "_count_nonzero",
@@ -463,6 +475,7 @@ operator(
 )
 
 
-def places_now(call: Any, x: Array) -> Array:
-    """Where an array is not 0: a row of indices for each axis, int64. Waits for the values."""
-    return call("_places", x, count=int(call("_count_nonzero", x).asscalar()))
+def places_now(call: Any, x: Array, vector: bool = False) -> Array:
+    """Where an array is not 0: a row of indices for each axis, int64; vector: of one axis, the row.
+    Waits for the values."""
+    return call("_places", x, count=int(call("_count_nonzero", x).asscalar()), vector=vector)

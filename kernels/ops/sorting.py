@@ -211,6 +211,26 @@ operator(
 )
 
 
+def _same_infer(ins):
+    if ins[0] != ins[1]:
+        raise ShapeError("_same", f"both arrays must have one shape and dtype, got {ins}")
+    return [Type((1,), "bool")]
+
+
+operator(
+    "_same",
+    inputs=("lhs", "rhs"),
+    infer=_same_infer,
+    ref=lambda xp, x, y: xp.asarray([xp.all(x == y)]),
+    samples=(
+        sample(values([[1.0, -0.0]]), values([[1.0, 0.0]])),
+        sample(values([1, 2, 3], "int64"), values([1, 2, 4], "int64")),
+        sample(values([1.0, float("nan")]), values([1.0, float("nan")])),
+    ),
+    doc="Are two arrays equal in all elements? bool (1,); it ends where they differ.",
+)
+
+
 def _among_infer(ins, invert):
     x, tests = ins
     if x.dtype != tests.dtype or x.dtype not in NATIVE_INTS or not prod(tests.shape):

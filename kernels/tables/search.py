@@ -1,4 +1,4 @@
-"""Places in sorted vectors, counts of values, and which values are among others."""
+"""Places in sorted vectors, counts of values, which values are among others, and equal arrays."""
 
 from __future__ import annotations
 
@@ -54,6 +54,12 @@ def extremes_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native 
     n = prod(ins[0].shape)
     fields = {"n": n, "dtype": code(ins[0].dtype)}
     return Native("plk_extremes_run", ("plk_numbers", fields), cost(*ins, *outs, steps=n / 4))
+
+
+@on_cpu("_same")
+def same_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
+    fields = {"n": prod(ins[0].shape), "dtype": code(ins[0].dtype)}
+    return Native("plk_same_run", ("plk_numbers", fields), cost(*ins))
 
 
 @on_cpu("_among")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import sys
+from sys import getrefcount
 from typing import Any
 
 import numpy as onp
@@ -13,8 +14,10 @@ from ...engine import Context
 from ...engine.error import InvalidType, InvalidValue, compose
 from ...kernels.record import dtype_name
 from ...kernels.spec import ITEM_BYTES, DType
+from .. import functions
 from ..indexing import view, view_plan
 from ..launch import Plans, seen
+from ..methods import TEMPORARY, is_sole
 from ..ndarray import NDArray, seen_as
 from ..protocol import plain
 from ..serialization import reduce as _reduce_nd
@@ -182,7 +185,9 @@ def row_major(order: str, what: str) -> None:
 def copy(self: ndarray, order: str = "C") -> Any:
     """A copy on the same device."""
     row_major(order, "copy")
-    return NDArray.copy(self)
+    if getrefcount(self) == TEMPORARY and is_sole(self):
+        return self
+    return functions._copy(self)
 
 
 @method

@@ -99,11 +99,18 @@ def allclose(
     return bool(call("_np_all", close))
 
 
+SOON = 1 << 18  # elements that NumPy compares before a thread of the engine answers
+
+
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     """Have both one shape and equal elements?"""
     a1, a2 = operand(a1), operand(a2)
     if a1.shape != a2.shape:
         return False
+    if not equal_nan and a1._spec is a2._spec and a1._spec.device.on_host:
+        if a1.size < SOON and a1._spec.dtype != "bfloat16":
+            return onp.array_equal(a1._values(), a2._values())
+        return bool(call("_same", a1, a2))
     same = call("_npi_equal", a1, a2)
     if equal_nan:
         same = same | (call("_npi_isnan", a1) & call("_npi_isnan", a2))

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from plait.tools import benchmark
-from plait.tools.benchmark import chart, table, turns
+from plait.tools.benchmark import arrays, chart, table, turns
 
 ROOT = Path(__file__).resolve().parents[2]
 PRINTED = """workload                   plait ms   MiB   torch ms   MiB   / torch     / jax first ms
@@ -111,6 +111,23 @@ def test_beside_a_busy_process(capsys):
     head, row = capsys.readouterr().out.splitlines()
     assert head.split() == ["row", "plait", "x", "1"]
     assert row.startswith("mlp_infer") and all(float(cell) > 0 for cell in row.split()[1:])
+
+
+def test_rows_of_arrays_beside_numpy(capsys):
+    short = ["--rounds", "1", "--seconds", "0.01", "--threads", "1", "--sizes", "10,2000"]
+    benchmark.main(["--np", "add", "sort", "calls", *short])
+    _, threads, head, *rows = capsys.readouterr().out.splitlines()
+    assert threads == "1 thread"
+    assert head.split() == ["row", "elements", "plait", "us", "numpy", "us", "/", "numpy"]
+    assert [row[:28].split() for row in rows[:4]] == [
+        [name, size] for name in ("add", "sort") for size in ("10", "2000")
+    ]
+    assert all(float(cell) > 0 for row in rows[:4] for cell in row[28:].split())
+    assert rows[5].startswith("call, 10 elements") and rows[6].startswith("x + y")
+
+
+def test_a_row_that_fails():
+    assert arrays.cells([[[1e-6, 1e-6], [None, "ValueError: no"]]], 0) == "  ValueError: no"
 
 
 def test_a_worker_that_fails():

@@ -8,7 +8,7 @@ single calls of mx.np, decode.py and decode_with_*.py for decoders that make one
 other, precision.py and precision_with_*.py for products of small numbers, onnx_files.py and
 onnx_with_*.py for ONNX files, zoo.py and zoo_with_*.py for the vision networks, serve.py,
 serve_client.py and serve_with_onnxruntime.py for a server under load. busy.py measures beside busy
-processes; turns.py starts workers for both.
+processes; turns.py starts the workers that take turns.
 """
 
 from . import arrays, busy, decode, dist, gpu, onnx_files, precision, serve, table, zoo

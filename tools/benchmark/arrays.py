@@ -1,5 +1,5 @@
 """`plait bench --np`: functions of mx.np beside NumPy, and torch if it is given, on small, middle
-and large arrays; and what a call of np costs beside one of nd.
+and large arrays; and what a call of np costs beside one of nd. A line is printed when it is known.
 
 Times in microseconds, of one thread and of all. Frameworks take turns; times are medians over the
 rounds, of each the median or the minimum of its repeats. A ratio is the peer's time / plait's,
@@ -12,67 +12,62 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
-from typing import Any
+from collections.abc import Iterator
 
-from . import table
+from . import turns
+from .arrays_with_numpy import ROWS
 
 SIZES = "10,10000,10000000"
 ROW = "{:18}{:>10}"
-Found = dict[str, Any]
 
 
-def frameworks(args: argparse.Namespace) -> list[table.Framework]:
+def workers(args: argparse.Namespace, threads: int) -> list[turns.Worker]:
+    """A process for each column, plait's first."""
     package = (__package__ or "plait").split(".")[0]
-    found = [
-        table.Framework("plait", sys.executable, "arrays_with_numpy.py", (package,)),
-        table.Framework("numpy", sys.executable, "arrays_with_numpy.py", ("numpy",)),
+    ours = turns.Script("plait", sys.executable, "arrays_with_numpy.py")
+    made = [
+        turns.Worker(ours, package, threads),
+        turns.Worker(ours._replace(framework="numpy"), "numpy", threads),
     ]
     if args.torch:
-        found.append(table.Framework("torch", args.torch, "arrays_with_torch.py", ("torch",)))
-    return found
-
-
-def measure(framework: table.Framework, threads: int, args: argparse.Namespace) -> Found:
-    """What one process prints. Raises RuntimeError where it fails."""
-    script = str(table.HERE / framework.script)
-    given = [*framework.arguments, str(args.seconds), args.sizes, *args.rows]
-    n = str(threads)
-    env = dict(os.environ, OMP_NUM_THREADS=n, MKL_NUM_THREADS=n, OPENBLAS_NUM_THREADS=n)
-    command = [framework.python, "-W", "ignore", script, *given]
-    done = subprocess.run(command, capture_output=True, text=True, env=env)
-    if done.returncode:
-        raise RuntimeError(f"{framework.name} failed: {done.stderr.strip().splitlines()[-1]}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
-
-
-def lines(columns: list[table.Framework], rounds: list[list[Found]], which: int) -> list[str]:
-    """The table. which: 0 medians, 1 minima."""
-    peers = columns[1:]
-    head = ROW.format("row", "elements") + "".join(f"{c.name + ' us':>13}" for c in columns)
-    made = [head + "".join(f"{'/ ' + c.name:>10}" for c in peers)]
-    for name, sizes in rounds[0][0].items():
-        for size in sizes if name != "calls" else ():
-            times = [[r[k][name][size][which] for r in rounds] for k in range(len(columns))]
-            text = ROW.format(name, size)
-            text += "".join(f"{1e6 * statistics.median(t):13.2f}" for t in times)
-            for theirs in times[1:]:
-                ratio = statistics.median([b / a for a, b in zip(times[0], theirs)])
-                text += f"{ratio:10.2f}"
-            made.append(text)
+        torch = turns.Script("torch", args.torch, "arrays_with_torch.py")
+        made.append(turns.Worker(torch, "torch", threads))
     return made
 
 
-def calls(rounds: list[list[Found]], which: int) -> list[str]:
+def rows(columns: list[turns.Worker], args: argparse.Namespace) -> Iterator[str]:
+    """The lines of the table."""
+    head = ROW.format("row", "elements") + "".join([f"{c.name + ' us':>13}" for c in columns])
+    yield head + "".join([f"{'/ ' + c.name:>10}" for c in columns[1:]])
+    for name in [n for n in ROWS if not args.rows or n in args.rows]:
+        for size in map(int, args.sizes.split(",")):
+            line = json.dumps([name, size, args.seconds])
+            rounds = [[c.ask(line) for c in columns] for _ in range(args.rounds)]
+            yield ROW.format(name, size) + cells(rounds, int(args.minima))
+
+
+def cells(rounds: list[list[list]], which: int) -> str:
+    """rounds: what each column found. which: 0 medians, 1 minima."""
+    failed = [error for median, error in rounds[0] if median is None]
+    if failed:
+        return f"  {failed[0]}"
+    times = [[found[which] for found in column] for column in zip(*rounds)]
+    text = "".join([f"{1e6 * statistics.median(t):13.2f}" for t in times])
+    for theirs in times[1:]:
+        text += f"{statistics.median([b / a for a, b in zip(times[0], theirs)]):10.2f}"
+    return text
+
+
+def calls(plait: turns.Worker, args: argparse.Namespace) -> Iterator[str]:
     """What calls of np cost beside those of nd."""
-    made = [f"{'call, 10 elements':28}{'np us':>10}{'nd us':>10}{'np / nd':>10}"]
-    for name in rounds[0][0].get("calls", ()):
-        pairs = [[t[which] for t in r[0]["calls"][name]] for r in rounds]
-        np, nd = (statistics.median(t) for t in zip(*pairs))
+    yield f"{'call, 10 elements':28}{'np us':>10}{'nd us':>10}{'np / nd':>10}"
+    line = json.dumps(["calls", 10, args.seconds])
+    for several in zip(*[plait.ask(line) for _ in range(args.rounds)]):
+        pairs = [(np[args.minima], nd[args.minima]) for _, np, nd in several]
+        np, nd = [1e6 * statistics.median(t) for t in zip(*pairs)]
         ratio = statistics.median([a / b for a, b in pairs])
-        made.append(f"{name:28}{1e6 * np:10.2f}{1e6 * nd:10.2f}{ratio:10.2f}")
-    return made if len(made) > 1 else []
+        yield f"{several[0][0]:28}{np:10.2f}{nd:10.2f}{ratio:10.2f}"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -90,10 +85,18 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--threads", default=f"1,{os.cpu_count()}", help="of each table")
     parser.add_argument("--minima", action="store_true", help="of the repeats, not their median")
     args = parser.parse_args(argv)
-    columns = frameworks(args)
     for threads in dict.fromkeys(map(int, args.threads.split(","))):
-        rounds = [[measure(c, threads, args) for c in columns] for _ in range(args.rounds)]
         print(f"\n{threads} thread{'s' * (threads > 1)}")
-        print("\n".join(lines(columns, rounds, int(args.minima))))
-        print("\n".join(["", *calls(rounds, int(args.minima))]), flush=True)
+        columns = workers(args, threads)
+        try:
+            for column in columns:
+                column.wait_ready()
+            if args.rows != ["calls"]:
+                for line in rows(columns, args):
+                    print(line, flush=True)
+            if not args.rows or "calls" in args.rows:
+                print("\n".join(["", *calls(columns[0], args)]), flush=True)
+        finally:
+            for column in columns:
+                column.end()
     return 0

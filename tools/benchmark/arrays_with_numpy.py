@@ -1,8 +1,8 @@
 """The rows of `plait bench --np` on arrays of NumPy's interface: NumPy's own, or mx.np.
 
-A script, `FRAMEWORK SECONDS SIZES [ROW ...]`; FRAMEWORK is numpy or the package's name. Prints one
-JSON line, {row: {size: [median, minimum] of the seconds of a call}}; with mx.np also "calls", what
-calls of np cost beside those of nd on 10 elements.
+A script, `FRAMEWORK 0`; FRAMEWORK is numpy or the package's name. For each line on stdin, [row,
+number of elements, seconds], it prints [median, minimum] of the seconds of a call, or [null, the
+error]. The row "calls" of mx.np gives [call, of np, of nd] of each call on 10 elements.
 """
 
 from __future__ import annotations
@@ -126,26 +126,33 @@ def measure(
     return [[statistics.median(times), min(times)] for times in found]
 
 
-def main(make: Callable[[Any], Any], np: Any, rows: dict, sync: Callable[[], Any]) -> dict:
-    """Measures the rows that the command line names."""
-    seconds, sizes, names = float(sys.argv[2]), sys.argv[3].split(","), sys.argv[4:]
-    found: dict[str, Any] = {}
-    for size in sizes:
-        a = Arrays(int(size), make)
-        for name, row in rows.items():
-            if names and name not in names:
-                continue
-            try:
-                times = measure([partial(row, np, a)], seconds, sync)
-            except Exception as error:
-                print(f"{name}: {error}", file=sys.stderr)
-                continue
-            found.setdefault(name, {})[size] = times[0]
-    return found
+def serve(
+    make: Callable[[Any], Any],
+    np: Any,
+    rows: dict,
+    sync: Callable[[], Any],
+    calls: Callable[[float], list] = lambda seconds: [],
+) -> None:
+    """Measures the rows that stdin names."""
+    arrays: dict[int, Arrays] = {}
+    print("ready", flush=True)
+    for line in sys.stdin:
+        name, size, seconds = json.loads(line)
+        if name == "calls":
+            print(json.dumps(calls(seconds)), flush=True)
+            continue
+        try:
+            if size not in arrays:
+                arrays[size] = Arrays(size, make)
+            (found,) = measure([partial(rows[name], np, arrays[size])], seconds, sync)
+        except Exception as error:
+            print(json.dumps([None, f"{type(error).__name__}: {error}"]), flush=True)
+            continue
+        print(json.dumps(found), flush=True)
 
 
-def calls(mx: Any, seconds: float) -> dict[str, list[list[float]]]:
-    """{call: [of np, of nd]} on 10 elements."""
+def calls(mx: Any, seconds: float) -> list:
+    """[call, of np, of nd] of each, on 10 elements."""
     x = mx.np.array(numpy.ones(10, "float32"))
     a = x.as_nd_ndarray()
     pairs: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
@@ -166,20 +173,16 @@ def calls(mx: Any, seconds: float) -> dict[str, list[list[float]]]:
     for v in (x, a):
         block(v)
     pairs["hybridized"] = (lambda: block(x), lambda: block(a))
-    return {n: measure(list(pair), seconds, mx.nd.waitall) for n, pair in pairs.items()}
+    return [[n, *measure(list(pair), seconds, mx.nd.waitall)] for n, pair in pairs.items()]
 
 
-def run() -> None:
+def main() -> None:
     if sys.argv[1] == "numpy":
-        found = main(lambda x: x, numpy, ROWS, lambda: None)
+        serve(lambda x: x, numpy, ROWS, lambda: None)
     else:
         mx = importlib.import_module(sys.argv[1])
-        make = lambda x: mx.np.array(x)
-        found = main(make, mx.np, ROWS, mx.nd.waitall)
-        if not sys.argv[4:] or "calls" in sys.argv[4:]:
-            found["calls"] = calls(mx, float(sys.argv[2]))
-    print(json.dumps(found))
+        serve(lambda x: mx.np.array(x), mx.np, ROWS, mx.nd.waitall, partial(calls, mx))
 
 
 if __name__ == "__main__":
-    run()
+    main()

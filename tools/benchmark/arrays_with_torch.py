@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from arrays_with_numpy import assign, main
+from arrays_with_numpy import assign, serve
 
 ROWS: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda np, a: a.x + a.y,
@@ -65,4 +64,4 @@ ROWS: dict[str, Callable[[Any, Any], Any]] = {
 if __name__ == "__main__":
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     torch.set_grad_enabled(False)
-    print(json.dumps(main(torch.from_numpy, None, ROWS, lambda: None)))
+    serve(torch.from_numpy, None, ROWS, lambda: None)

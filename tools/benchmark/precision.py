@@ -10,14 +10,17 @@ give the sums of int8 products as int32, plait as int8.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
+import subprocess
 import sys
+from typing import Any
 
-from . import arrays, table
+from . import table
 
 DTYPES = "float32,bfloat16,float16,int8"
-Rounds = list[list[arrays.Found]]
+Found = dict[str, Any]
 
 
 def frameworks(args: argparse.Namespace) -> list[table.Framework]:
@@ -30,7 +33,19 @@ def frameworks(args: argparse.Namespace) -> list[table.Framework]:
     return found
 
 
-def lines(columns: list[table.Framework], rounds: Rounds, which: int) -> list[str]:
+def measure(framework: table.Framework, threads: int, args: argparse.Namespace) -> Found:
+    """What one process prints. Raises RuntimeError where it fails."""
+    script = str(table.HERE / framework.script)
+    given = [*framework.arguments, str(args.seconds), args.sizes, *args.rows]
+    env = dict(os.environ, OMP_NUM_THREADS=str(threads), MKL_NUM_THREADS=str(threads))
+    command = [framework.python, "-W", "ignore", script, *given]
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    if done.returncode:
+        raise RuntimeError(f"{framework.name} failed: {done.stderr.strip().splitlines()[-1]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def lines(columns: list[table.Framework], rounds: list[list[Found]], which: int) -> list[str]:
     """The table. which: 0 medians, 1 minima."""
     names = [c.name for c in columns]
     made = [
@@ -78,6 +93,6 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--minima", action="store_true", help="of the repeats, not their median")
     args = parser.parse_args(argv)
     columns = frameworks(args)
-    rounds = [[arrays.measure(c, args.threads, args) for c in columns] for _ in range(args.rounds)]
+    rounds = [[measure(c, args.threads, args) for c in columns] for _ in range(args.rounds)]
     print("\n".join(lines(columns, rounds, int(args.minima))), flush=True)
     return 0

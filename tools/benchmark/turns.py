@@ -1,4 +1,4 @@
-"""Processes of several frameworks that measure one workload in turns."""
+"""Processes of several frameworks that measure workloads in turns."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
 
 
 class Script(NamedTuple):
-    """A framework's script, which ends with timing.time_workload."""
+    """A framework's script, which prints "ready", then a list for each line that it reads, as
+    timing.serve does."""
 
     framework: str
     python: str
@@ -25,7 +26,8 @@ class Worker:
 
     def __init__(self, script: Script, workload: str, threads: int):
         self.name = script.framework
-        env = dict(os.environ, OMP_NUM_THREADS=str(threads), MKL_NUM_THREADS=str(threads))
+        n = str(threads)
+        env = dict(os.environ, OMP_NUM_THREADS=n, MKL_NUM_THREADS=n, OPENBLAS_NUM_THREADS=n)
         command = [script.python, "-W", "ignore", str(HERE / script.file), workload, "0"]
         self.process = subprocess.Popen(
             [*command, *script.arguments],
@@ -42,8 +44,12 @@ class Worker:
 
     def times(self, seconds: float) -> list[float]:
         """Seconds of each call."""
+        return self.ask(seconds)
+
+    def ask(self, line: Any) -> Any:
+        """The list that the process prints for a line."""
         assert self.process.stdin
-        print(seconds, file=self.process.stdin, flush=True)
+        print(line, file=self.process.stdin, flush=True)
         return json.loads(self._read("["))
 
     def end(self) -> None:
