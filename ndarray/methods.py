@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from sys import getrefcount
 from typing import Any
@@ -17,11 +16,12 @@ from . import autograd, functions
 from .indexing import view, view_plan
 from .invoke import invoke
 from .launch import Plans, copy_into, run, seen
-from .ndarray import NDArray, make_view, seen_as, state
+from .ndarray import NDArray, make_view, seen_as
 from .notebook import array_html
 from .operators import binary_method, in_place_method, not_a_number, scalar_method
 from .protocol import text
 from .tape import Variable, refuse_recorded
+from .temporary import TEMPORARY, is_sole
 
 add_operators(NDArray, binary_method, scalar_method, lambda self: functions.negative(self))
 add_composites(
@@ -105,26 +105,10 @@ def detach(self: NDArray) -> NDArray:
     return make_view(self)
 
 
-# Of a method in Python, the arguments that nothing else refers to have 1 reference, and 1 of
-# getrefcount. From Python 3.14 on a caller's variable may not be counted.
-TEMPORARY = 2 if sys.version_info < (3, 14) else -1
-
-
 @method
 def copy(self: NDArray) -> NDArray:
     """A copy on the same device."""
     return self if getrefcount(self) == TEMPORARY and is_sole(self) else functions._copy(self)
-
-
-def is_sole(x: NDArray) -> bool:
-    """Has nothing else the memory of an array, nor a tape the array? Then the array itself is a
-    copy of a temporary: of x.T, or of a slice."""
-    return (
-        x._tape is None
-        and not state.recording
-        and x._spec.stype == "default"
-        and bool(lib.pl_array_is_sole(x._handle))
-    )
 
 
 @method

@@ -123,8 +123,8 @@ def suits_brain(ins: Types, outs: Types, attrs: Attrs) -> bool:
         return True
     winograd, direct = conv_fused.winograd_work(wide_ins, wide_outs)
     casts_us = cost(ins[0], wide_ins[0], outs[0], wide_outs[0])
-    at_once = 8 if lib.plk_isa_has(lib.PLK_HAS_AMX) else 2  # products of bfloat16 for one of float32
-    return 2 * (direct / at_once - winograd) / FLOPS_PER_US < casts_us
+    products = 8 if lib.plk_isa_has(lib.PLK_HAS_AMX) else 2  # of bfloat16 for one of float32
+    return 2 * (direct / products - winograd) / FLOPS_PER_US < casts_us
 
 
 @CPU.wants("_conv")

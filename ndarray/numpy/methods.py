@@ -17,10 +17,10 @@ from ...kernels.spec import ITEM_BYTES, DType
 from .. import functions
 from ..indexing import view, view_plan
 from ..launch import Plans, seen
-from ..methods import TEMPORARY, is_sole
 from ..ndarray import NDArray, seen_as
 from ..protocol import plain
 from ..serialization import reduce as _reduce_nd
+from ..temporary import TEMPORARY, is_sole
 from .array import method, ndarray
 
 MEAN = "axis=None, dtype=None, out=None, keepdims=False, where=True"

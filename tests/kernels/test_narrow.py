@@ -30,8 +30,11 @@ SIZES = [
     (15, 33, 1030),
 ]
 ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-11}  # of one number, relative
-ALL = lib.PLK_HAS_ALL
-MACHINES = [(isa, lacks) for isa in range(lib.plk_isa_best() + 1) for lacks in (0, lib.PLK_HAS_AMX, ALL)]
+MACHINES = [
+    (isa, lacks)
+    for isa in range(lib.plk_isa_best() + 1)
+    for lacks in (0, lib.PLK_HAS_AMX, lib.PLK_HAS_ALL)
+]
 
 
 @pytest.fixture(params=[m for m in MACHINES if not m[1] or m[0] == lib.PLK_AVX512])
