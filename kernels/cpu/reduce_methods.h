@@ -119,8 +119,8 @@ METHOD_TYPE(whole_method, int64_t)
     }
 #define NEVER(data, n) 0
 /* The sum of squares of n contiguous elements, in 32 partial sums. Of floats blocks of 1024 are added up in float, of
- * which a partial sum takes 16: their errors cancel, and are below that of the result. A block whose sum may be of squares
- * that float does not hold is added up in double. */
+ * which a partial sum takes 16: their errors cancel, and are below that of the result. A block whose sum may be of
+ * squares that float does not hold is added up in double. */
 typedef double some_f64 __attribute__((vector_size(64), aligned(8), may_alias));
 typedef float some_f32 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef float many_f32 __attribute__((vector_size(64), aligned(4), may_alias));

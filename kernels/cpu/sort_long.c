@@ -1,6 +1,7 @@
 /* Sorts long lines of elements of 4 or 8 bytes, or finds those of some ranks alone, by quicksort: a part is divided at
- * a pivot (partition.h); small parts are sorted side by side, one in each lane (sort_network.h). A pivot is the median of some elements. Where nothing is above it, or after many levels, it is the
- * middle of the part's range: so equal keys are found, and no data take longer than their bits. */
+ * a pivot (partition.h); small parts are sorted side by side, one in each lane (sort_network.h). A pivot is the median
+ * of some elements. Where nothing is above it, or after many levels, it is the middle of the part's range: so equal
+ * keys are found, and no data take longer than their bits. */
 #include "sort.h"
 #include "dtype.h"
 #include "engine/core/scratch.h"

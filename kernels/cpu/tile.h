@@ -159,13 +159,13 @@ static const float no_bias[COLUMNS];
     __builtin_prefetch(line + AHEAD * b_step + COLUMNS - 1);
 #define KEEP(s) \
     FETCH(s) \
-    *(vector *)(to + s * COLUMNS) = b0; \
-    *(vector *)(to + s * COLUMNS + WIDTH) = b1;
+    *(vector *)(panel + s * COLUMNS) = b0; \
+    *(vector *)(panel + s * COLUMNS + WIDTH) = b1;
 #define NO(s)
-#define KEPT(n) to += n * COLUMNS;
+#define KEPT(n) panel += n * COLUMNS;
 /* out (n_rows x COLUMNS) = alpha * rows of A times columns of B + beta * out + bias.  Lines of B are b_step apart;
  * step d of row r of A is at d / chunk * next + d * step + r * row.  more: parameters; keep, kept: whether lines of B
- * are fetched ahead, and also written to a panel, `to`.  noinline: it needs all registers. */
+ * are fetched ahead, and also written to a `panel`.  noinline: it needs all registers. */
 #define COMMA ,
 #define TILE(name, n_rows, more, chunk, next, row, step, keep, kept) \
     __attribute__((noinline, unused)) static void name(int64_t depth, const float *a, more const float *b, \
@@ -207,8 +207,8 @@ TILE(tile_rows, ROWS, , CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1, NO, NO)           /
 TILE(tile_steps, ROWS, , DEPTH, 0, 1, ROWS, NO, NO)
 TILE(few_rows, FEW_ROWS, , CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1, FETCH, NO)     /* for the last rows, or all of them */
 TILE(few_steps, FEW_ROWS, , DEPTH, 0, 1, ROWS, FETCH, NO)
-TILE(tile_rows_keep, ROWS, float *to COMMA, CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1, KEEP, KEPT)
-TILE(tile_steps_keep, ROWS, float *to COMMA, DEPTH, 0, 1, ROWS, KEEP, KEPT)
+TILE(tile_rows_keep, ROWS, float *panel COMMA, CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1, KEEP, KEPT)
+TILE(tile_steps_keep, ROWS, float *panel COMMA, DEPTH, 0, 1, ROWS, KEEP, KEPT)
 TILE(tile_rows_apart, ROWS, int64_t apart COMMA, DEPTH, 0, apart, 1, NO, NO)   /* in place, in a matrix */
 TILE(tile_steps_apart, ROWS, int64_t apart COMMA, DEPTH, 0, 1, apart, NO, NO)
 #undef TILE
