@@ -25,6 +25,7 @@ FLAGS = [
     "-g0",
     "-Wall",
     "-Wextra",
+    "-Werror=implicit-function-declaration",
     "-Wno-unused-parameter",
     "-Wno-missing-field-initializers",
 ]
@@ -92,6 +93,7 @@ setup(
     ext_modules=[
         c_type("plait.engine._array", "engine/array_type.c"),
         c_type("plait.engine._layer", "engine/layer.c"),
+        c_type("plait.ndarray._part", "ndarray/part.c"),
         c_type(
             "plait.graph._graph",
             "graph/graph_type.c",

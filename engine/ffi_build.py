@@ -124,6 +124,7 @@ ffi.set_source(
         "-fwrapv",
         "-Wall",
         "-Wextra",
+        "-Werror=implicit-function-declaration",
         "-Wno-unused-parameter",
     ],
     extra_link_args=["-pthread"],

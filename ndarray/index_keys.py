@@ -1,5 +1,5 @@
-"""Index keys: parsing a key into one item per axis and per new axis; and the part of an array's
-memory that a basic key selects."""
+"""Index keys: parsing a key into one item per axis and per new axis. What basic keys select is found
+in C (part.c)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..engine.error import InvalidValue, MXNetError, compose
-from ..kernels.shapes import strides
 from .ndarray import NDArray
 
 NEW_AXIS = None
@@ -183,70 +182,6 @@ def warn_of_floats(key: Any, shape: tuple[int, ...]) -> None:
                 " np.array(..., dtype=bool)",
                 stacklevel=4,
             )
-
-
-# ---- basic keys ----------------------------------------------------------------------------------
-
-
-class Part(NamedTuple):
-    """The elements that a basic key selects: offsets at + sum(i * step) in the array's memory, with
-    shape `sizes`."""
-
-    sizes: tuple[int, ...]
-    steps: tuple[int, ...]
-    at: int
-
-    def is_contiguous(self) -> bool:
-        """Are its elements contiguous in memory, in row-major order?"""
-        whole = 1
-        for n, step in zip(reversed(self.sizes), reversed(self.steps)):
-            if n != 1 and step != whole:
-                return 0 in self.sizes
-            whole *= n
-        return True
-
-
-def part_of(key: Any, shape: tuple[int, ...], element: tuple[int, ...] = (1,)) -> Part | None:
-    """The Part of a key of ints, slices, None and ..., None for other keys and for invalid ones.
-    element: the shape of one element."""
-    keys = key if key.__class__ is tuple else (key,)
-    n_left = len(shape)
-    for k in keys:
-        if k.__class__ is slice or k.__class__ is int:
-            n_left -= 1
-        elif k is not None and k is not Ellipsis:
-            return None
-    if n_left < 0 or keys.count(Ellipsis) > 1:
-        return None
-    along = strides(shape)
-    sizes: list[int] = []
-    steps: list[int] = []
-    at = axis = 0
-    for k in keys:
-        if k.__class__ is slice:
-            start, stop, step = k.indices(shape[axis])
-            sizes.append(len(range(start, stop, step)))
-            steps.append(step * along[axis])
-            at += start * along[axis]
-            axis += 1
-        elif k is None:
-            sizes.append(1)
-            steps.append(0)
-        elif k is Ellipsis:
-            sizes += shape[axis : axis + n_left]
-            steps += along[axis : axis + n_left]
-            axis += n_left
-        else:
-            n = shape[axis]
-            if not -n <= k < n:
-                return None
-            at += k % n * along[axis]
-            axis += 1
-    sizes += shape[axis:]
-    steps += along[axis:]
-    if not sizes and shape:
-        return Part(element, (0,) * len(element), at)
-    return Part(tuple(sizes), tuple(steps), 0 if 0 in sizes else at)
 
 
 def as_python(item: Any) -> Any:

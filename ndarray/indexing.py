@@ -9,21 +9,22 @@ MXNet. In np they are masks, and an element has shape ().
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
+from math import copysign, prod
 from typing import Any
 
 import numpy as np
 
 from ..engine.error import InvalidType
+from ..engine.recent import Recent
 from ..kernels import precision
 from ..kernels.ops.index import places_now
 from ..kernels.plan import Plan, make_plan
 from ..kernels.record import NATIVE, NATIVE_INTS, lookup
 from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, Spec, spec
+from ._part import Part, part_of
 from .index_keys import (
     NEW_AXIS,
     OutOfBounds,
-    Part,
     ShapeMismatch,
     Span,
     as_python,
@@ -31,14 +32,13 @@ from .index_keys import (
     is_basic,
     mask_of,
     parse,
-    part_of,
     warn_of_floats,
     without_masks,
 )
 from .invoke import call_known, invoke
 from .launch import Plans, copy_into, launch, run, seen
 from .ndarray import NDArray, from_memory, make_view, state
-from .parts import part_plan, read_part, write_part
+from .parts import part_plan, read_part, write_number, write_part
 from .tape import record, refuse_recorded
 
 MAX_PARTS = 4096
@@ -80,41 +80,43 @@ def _memory(self, offset: int, shape) -> NDArray:
 
 
 def _basic_get(self, part: Part) -> NDArray:
-    if not part.is_contiguous():
-        return read_part(self, part)
+    sizes, steps, at, size, contiguous = part
+    if not contiguous:
+        return read_part(self, sizes, steps, at)
     if not (state.recording and self._tape is not None):
-        return _memory(self, part.at, part.sizes)
-    if prod(part.sizes) == self.size:
-        return view(self, "reshape_to", {"shape": part.sizes})
-    out = _memory(self, part.at, part.sizes)
-    record(part_plan(self._spec, part.sizes, part.steps), (self,), (part.at,), (out,))
+        return _memory(self, at, sizes)
+    if size == self.size:
+        return view(self, "reshape_to", {"shape": sizes})
+    out = _memory(self, at, sizes)
+    record(part_plan(self._spec, sizes, steps), (self,), (at,), (out,))
     return out
 
 
 def _basic_set(self, part: Part, value) -> None:
-    value = _fitted(value, part.sizes, self)
-    if not prod(part.sizes):
+    sizes, steps, at, size, contiguous = part
+    value = _fitted(value, sizes, self)
+    if not size:
         return
-    if part.is_contiguous():
+    if contiguous:
         if _is_whole(part, self) and isinstance(value, NDArray):
             # recorded: the array now is the value
             copy_into(_reshaped(value, self.shape), self)
             return
-        target = _memory(self, part.at, part.sizes)
+        target = _memory(self, at, sizes)
         if isinstance(value, NDArray):
             copy_into(value, target)
         else:
             fill(target, value)
         return
-    if not isinstance(value, NDArray):
-        one = spec((1,), self._spec.dtype, self._spec.device)
-        value = launch(_fill_plan(one), (), (value,), ())[0]
-    write_part(self, part, value)
+    if isinstance(value, NDArray):
+        write_part(self, sizes, steps, at, value)
+    else:
+        write_number(self, sizes, steps, at, _number(value, self._spec))
 
 
 def _is_whole(part: Part, array: NDArray) -> bool:
     """Is it the whole array, in row-major order?"""
-    return prod(part.sizes) == array.size and part.is_contiguous()
+    return part.size == array.size and part.contiguous
 
 
 _fills = Plans()
@@ -123,6 +125,19 @@ _fills = Plans()
 def fill(target: NDArray, value: float) -> None:
     """Writes a number into every element."""
     launch(_fill_plan(target._spec), (), (value,), [target])
+
+
+_written = Recent(64)  # arrays of one element, which nobody writes to
+
+
+def _number(value: float, s: Spec) -> NDArray:
+    """An array of one element, of the dtype and device of a spec."""
+    key = (s.dtype, s.device, value, copysign(1.0, value))
+    one = _written[key]
+    if one is None:
+        one = launch(_fill_plan(spec((1,), s.dtype, s.device)), (), (value,))[0]
+        _written[key] = one
+    return one
 
 
 def _fill_plan(s: Spec) -> Plan:
@@ -429,21 +444,9 @@ def _basic_part(items: list, array: NDArray) -> Part:
 def getitem(self: NDArray, key: Any) -> NDArray:
     """x[key]. Whole ranges, ints and contiguous slices give views; steps and arrays of indices give
     copies."""
-    kind = type(key)
-    if (kind is int or kind is slice) and not (state.recording and self._tape is not None):
-        shape = self._spec.shape
-        if shape and kind is int:
-            n, rest = shape[0], shape[1:]
-            if not -n <= key < n:
-                raise OutOfBounds(f"index {key} is out of bounds for axis 0 with size {n}")
-            return _memory(self, key % n * prod(rest), rest or self._element)
-        if shape:
-            first, last, step = key.indices(shape[0])
-            if step == 1 and first < last:
-                return _memory(self, first * prod(shape[1:]), (last - first, *shape[1:]))
     part = part_of(key, self.shape, self._element)
     if part is None:
-        found = _at_points(self, key if kind is tuple else (key,))
+        found = _at_points(self, key if key.__class__ is tuple else (key,))
         if found is not None:
             return found
         if not self._element:

@@ -9,7 +9,7 @@ from ..kernels.ops.strided import reach
 from ..kernels.plan import Plan, make_plan
 from ..kernels.record import lookup
 from ..kernels.spec import Spec
-from .launch import Plans, run
+from .launch import Plans, launch, run
 from .ndarray import NDArray
 
 _STRIDED, _STRIDED_SET = lookup("_strided"), lookup("_strided_set")
@@ -34,18 +34,27 @@ def _view(sizes, steps) -> dict:
     return {"at": -float(reach(sizes, steps)[0]), "sizes": sizes, "steps": steps}
 
 
-def read_part(x: NDArray, part: tuple, out: Any = None) -> NDArray:
-    """The elements (sizes, steps, at) of an array's memory, as an array of its own."""
-    sizes, steps, at = part
+def read_part(x: NDArray, sizes: Any, steps: Any, at: int, out: Any = None) -> NDArray:
+    """The elements of a part of an array's memory, as an array of its own."""
     return run(part_plan(x._spec, sizes, steps), (x,), (at,), out)
 
 
-def write_part(x: NDArray, part: tuple, value: NDArray) -> None:
-    """Writes an array, or its one element, into the elements (sizes, steps, at) of x's memory."""
-    (sizes, steps, at), s = part, x._spec
+def write_part(x: NDArray, sizes: Any, steps: Any, at: int, value: NDArray) -> None:
+    """Writes an array into a part of x's memory."""
+    run(_write_plan(x, sizes, steps, value), (x, value), (at,), x)
+
+
+def write_number(x: NDArray, sizes: Any, steps: Any, at: int, value: NDArray) -> None:
+    """Writes the one element of an array that shares no memory with x into a part of x's memory. x
+    is not recorded."""
+    launch(_write_plan(x, sizes, steps, value), (x, value), (at,), (x,))
+
+
+def _write_plan(x: NDArray, sizes: Any, steps: Any, value: NDArray) -> Plan:
+    s = x._spec
     key = (s, value._spec, sizes, steps)
     plan = _writes[key]
     if plan is None:
         plan = make_plan(_STRIDED_SET, _view(sizes, steps), [s, value._spec], s.device)
         _writes.keep(key, plan)
-    run(plan, (x, value), (at,), x)
+    return plan

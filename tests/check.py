@@ -161,6 +161,7 @@ def main() -> int:
             *(ROOT / "kernels/cpu").glob("*.c"),
             *(ROOT / "kernels/cuda").glob("*.c"),
             *(ROOT / "graph").glob("*.c"),
+            *(ROOT / "ndarray").glob("*.c"),
             *(ROOT / "tools").rglob("*.c"),
         ]
     )

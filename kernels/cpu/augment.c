@@ -1,5 +1,6 @@
 /* Copies images of bytes into batches, for the record iterators. */
 #include "augment.h"
+#include "bytes.h"
 #include "dtype.h"
 #include "simd.h"
 
@@ -147,7 +148,7 @@ PLK_KERNEL(plk_flip_run)
     uint8_t *y = bufs[1];
     int64_t row = p->n_pixels * p->pixel_bytes;
     if (p->random && mixed(mixed((uint64_t)(int64_t)scalars[0]) + (uint64_t)(int64_t)scalars[1]) >> 63) {
-        memcpy(y, x, (size_t)(p->n * row));
+        plk_copy_bytes(y, x, (size_t)(p->n * row));
         return PL_OK;
     }
     for (int64_t i = 0; i < p->n; i++, x += row, y += row) {

@@ -13,6 +13,7 @@
 #define PLK_BLOCKS_H
 #include <stdlib.h>
 #include "cast.h"
+#include "bytes.h"
 #include "dtype.h"
 #include "loop.h"
 #include "pointwise.h"
@@ -92,7 +93,7 @@ static void apart_end(const plk_apart *a, const plk_pointwise *p, void *const *b
 {
     for (int k = 0; a->memory && k < p->n_out; k++)
         if (a->bytes[k])
-            memcpy(bufs[p->n_in + k], a->bufs[p->n_in + k], a->bytes[k]);
+            plk_copy_bytes(bufs[p->n_in + k], a->bufs[p->n_in + k], a->bytes[k]);
     free(a->memory);
 }
 
@@ -123,7 +124,7 @@ static void repeat(char *rows, int64_t n, size_t row_bytes)
     size_t done = row_bytes, all = (size_t)n * row_bytes;
     for (size_t some; done < all; done += some) {
         some = done < all - done ? done : all - done;
-        memcpy(rows + done, rows, some);
+        plk_copy_bytes(rows + done, rows, some);
     }
 }
 
@@ -144,7 +145,7 @@ static void gather(const plk_job *j, int in, int64_t at, int64_t n, char *to)
             for (int64_t i = 0; i < run; i++)
                 ((uint32_t *)(void *)to)[i] = ((const uint32_t *)(const void *)from)[i];
         else
-            memcpy(to, from, (size_t)run * size);
+            plk_copy_bytes(to, from, (size_t)run * size);
         int d = last;
         if (last > 0 && run == p->shape[last] && p->strides[in][last - 1] == 0) {
             int64_t rows = p->shape[last - 1] - index[last - 1];

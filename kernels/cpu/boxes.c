@@ -1,6 +1,7 @@
 /* Boxes: overlaps, non-maximum suppression, SSD's targets and detections. Compiled once, without fused multiply-adds,
  * so that every machine takes the same decisions. Equal scores keep their order; NaN sorts last. */
 #include "boxes.h"
+#include "bytes.h"
 #include "parts.h"
 
 #include <math.h>
@@ -189,7 +190,7 @@ PLK_KERNEL(plk_box_nms_run)
         copy = malloc(sizeof *copy * (size_t)(rows * p->width + 1));
         if (!copy)
             return pl_fail(PL_ENOMEM, "out of memory for non-maximum suppression");
-        memcpy(copy, x, sizeof *copy * (size_t)(rows * p->width));
+        plk_copy_bytes(copy, x, sizeof *copy * (size_t)(rows * p->width));
         x = copy;
     }
     for (int64_t i = 0; i < rows * p->width; i++)

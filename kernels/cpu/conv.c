@@ -11,6 +11,7 @@
  * filters fill less than half a vector.
  */
 #include "conv.h"
+#include "bytes.h"
 #include "engine/core/scratch.h"
 #include "lanes.h"
 #include "parts.h"
@@ -156,8 +157,9 @@ static void pad_piece(void *arg, int64_t i)
     memset(to, 0, (size_t)q_volume * sizeof *to);
     for (int64_t d = 0; d < p->size[0]; d++)
         for (int64_t h = 0; h < p->size[1]; h++, from += row)
-            memcpy(to + ((((d + p->pad[0]) * a->q.size[1]) + h + p->pad[1]) * a->q.size[2] + p->pad[2]) * inner, from,
-                   (size_t)row * sizeof *to);
+            plk_copy_bytes(
+                to + ((((d + p->pad[0]) * a->q.size[1]) + h + p->pad[1]) * a->q.size[2] + p->pad[2]) * inner, from,
+                (size_t)row * sizeof *to);
 }
 
 /* Pads the images from `first` on. */

@@ -1,6 +1,7 @@
 /* Convolutions with a window of one element and stride 1, and their gradients: a matrix product for each image, or one
  * for the batch where channels are last. */
 #include "conv.h"
+#include "bytes.h"
 #include "gemm.h"
 #include "parts.h"
 #include "simd.h"
@@ -14,7 +15,7 @@ static void begin(const job *j, float *y, const float *addend)
     const float *bias = j->b.bias;
     int64_t rows = p->channels_last ? j->pixels : p->filters, row = p->channels_last ? p->filters : j->pixels;
     if (addend && addend != y)
-        memcpy(y, addend, (size_t)(rows * row) * sizeof *y);
+        plk_copy_bytes(y, addend, (size_t)(rows * row) * sizeof *y);
     for (int64_t r = 0; r < rows && bias; r++, y += row)
         if (p->channels_last)
             for (int64_t i = 0; i < row; i++)

@@ -6,6 +6,7 @@
  * cache. Depth is not divided: panels of both operands stream from the L2 cache, which is fast enough. */
 #pragma GCC optimize("fp-contract=off")    /* the same number with every instruction set */
 #include "conv_narrow.h"
+#include "bytes.h"
 #include "cache.h"
 #include "engine/core/scratch.h"
 #include "gemm.h"
@@ -40,7 +41,7 @@ static inline void copy_run(char *to, const char *from, int64_t n)
         memcpy(to, from, 16);
         memcpy(to + n - 16, from + n - 16, 16);
     } else {
-        memcpy(to, from, (size_t)n);
+        plk_copy_bytes(to, from, (size_t)n);
     }
 }
 
@@ -79,7 +80,8 @@ static inline void place_window(const conv *k, plk_unit *to, int64_t pixel, int6
                 } else {
                     memset(at, 0, (size_t)run_bytes);
                     if (inside && begin < end)
-                        memcpy(at + begin * k->item, source_run + begin * k->item, (size_t)((end - begin) * k->item));
+                        plk_copy_bytes(at + begin * k->item, source_run + begin * k->item,
+                                       (size_t)((end - begin) * k->item));
                 }
                 at += room;
             }
@@ -118,7 +120,7 @@ static void filter_line(const conv *k, char *to, int64_t filter)
                 memcpy(to + (t / line * padded + t % line * depth + i) * k->w_item, from + (i * taps + t) * k->w_item,
                        (size_t)k->w_item);
     } else if (taps == 1) {
-        memcpy(to, from, (size_t)(depth * k->w_item));
+        plk_copy_bytes(to, from, (size_t)(depth * k->w_item));
     } else if (k->w_item == 1) {
         plk_transpose_bytes((uint8_t *)to, room, (const uint8_t *)from, taps, depth, taps);
     } else {

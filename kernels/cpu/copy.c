@@ -1,6 +1,7 @@
 /* Strided copies, of collapsed dimensions. If input and output are contiguous along different axes (a transpose), the
  * copy goes through square tiles, so that both sides use whole cache lines. */
 #include "copy.h"
+#include "bytes.h"
 #include "cast.h"
 #include "dtype.h"
 #include "parts.h"
@@ -12,7 +13,7 @@ enum { TILE = 16 };
 #define STRIDED(T) { \
     const T *x = (const T *)in; T *y = (T *)out; \
     if (in_step == 1 && out_step == 1) \
-        memcpy(y, x, (size_t)n * sizeof(T)); \
+        plk_copy_bytes(y, x, (size_t)n * sizeof(T)); \
     else if (in_step == 0 && out_step == 1) { \
         T v = x[0]; \
         for (int64_t i = 0; i < n; i++) y[i] = v; \
@@ -210,7 +211,7 @@ PLK_KERNEL(plk_copy_into_base)
 {
     const plk_copy *p = params;
     if (bufs[2] != bufs[0])
-        memcpy(bufs[2], bufs[0], (size_t)(p->out_n * p->size));
+        plk_copy_bytes(bufs[2], bufs[0], (size_t)(p->out_n * p->size));
     return place(p, scalars, bufs[1], bufs[2]);
 }
 
@@ -223,7 +224,7 @@ PLK_KERNEL(plk_scalar_into_base)
     plk_cast one = {1, PLK_F64, p->dtype};
     plk_cast_run(&one, (void *[]){&value, &number}, NULL);
     if (bufs[1] != bufs[0])
-        memcpy(bufs[1], bufs[0], (size_t)(p->out_n * p->size));
+        plk_copy_bytes(bufs[1], bufs[0], (size_t)(p->out_n * p->size));
     if (p->n)
         copy(p, (const char *)&number, bufs[1]);
     return PL_OK;
@@ -242,9 +243,9 @@ static void join_part(void *arg, int64_t begin, int64_t end)
             if (part == at)
                 ;                         /* already in place, where a concurrent branch may read it */
             else if (s->split)
-                memcpy(part, at, (size_t)p->bytes[k]);
+                plk_copy_bytes(part, at, (size_t)p->bytes[k]);
             else
-                memcpy(at, part, (size_t)p->bytes[k]);
+                plk_copy_bytes(at, part, (size_t)p->bytes[k]);
             at += p->bytes[k];
         }
     }
@@ -366,7 +367,7 @@ static void roll_part(void *arg, int64_t begin, int64_t end)
     for (int64_t at = begin, n; at < end; at += n) {
         int64_t c = at % p->width, stop = c < p->head ? p->head : p->width;
         n = stop - c < end - at ? stop - c : end - at;
-        memcpy(y + at, x + at - p->head + (c < p->head ? p->width : 0), (size_t)n);
+        plk_copy_bytes(y + at, x + at - p->head + (c < p->head ? p->width : 0), (size_t)n);
     }
 }
 

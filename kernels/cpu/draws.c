@@ -1,6 +1,7 @@
 /* Distributions of which a number takes several words. Each number has a generator of its own, so that it does not
  * depend on the others, on threads or on the order in which they are drawn. */
 #include "draws.h"
+#include "bytes.h"
 #include <math.h>
 #include "engine/core/scratch.h"
 
@@ -128,7 +129,7 @@ PLK_KERNEL(plk_shuffle_run)
         from[j] = i;
     }
     for (int64_t i = 0; i < p->n; i++)
-        memcpy((char *)bufs[1] + (size_t)i * bytes, (const char *)bufs[0] + (size_t)from[i] * bytes, bytes);
+        plk_copy_bytes((char *)bufs[1] + (size_t)i * bytes, (const char *)bufs[0] + (size_t)from[i] * bytes, bytes);
     return PL_OK;
 }
 

@@ -1,5 +1,6 @@
 /* Selection by indices. */
 #include "index.h"
+#include "bytes.h"
 #include "cast.h"
 #include "dtype.h"
 #include "parts.h"
@@ -174,7 +175,8 @@ static void reverse_rows(void *arg, int64_t begin, int64_t end)
         int64_t n = given ? plk_index_at(bufs[1], p->length_dtype, b) : p->steps;
         n = n < p->steps ? n : p->steps;
         int64_t from = (step < n ? n - 1 - step : step) * p->batch + b;
-        memcpy((char *)bufs[1 + given] + r * row_bytes, (const char *)bufs[0] + from * row_bytes, (size_t)row_bytes);
+        plk_copy_bytes((char *)bufs[1 + given] + r * row_bytes, (const char *)bufs[0] + from * row_bytes,
+                       (size_t)row_bytes);
     }
 }
 
@@ -200,7 +202,8 @@ PLK_KERNEL(plk_sequence_last_run)
         if (n > p->steps)
             return pl_fail(PL_EINVAL, "SequenceLast: sequence_length must not be more than the steps of data");
         int64_t from = p->batch_first ? b * p->steps + n - 1 : (n - 1) * p->batch + b;
-        memcpy((char *)bufs[1 + given] + b * row_bytes, (const char *)bufs[0] + from * row_bytes, (size_t)row_bytes);
+        plk_copy_bytes((char *)bufs[1 + given] + b * row_bytes, (const char *)bufs[0] + from * row_bytes,
+                       (size_t)row_bytes);
     }
     return PL_OK;
 }
@@ -221,7 +224,7 @@ static void mask_rows(void *arg, int64_t begin, int64_t end)
             for (int64_t i = 0; i < p->inner; i++)
                 memcpy(y + i * p->size, &value, (size_t)p->size);
         else if (x != y)
-            memcpy(y, x, (size_t)row_bytes);
+            plk_copy_bytes(y, x, (size_t)row_bytes);
     }
 }
 

@@ -1,6 +1,7 @@
 /* Borders of a constant, of the edge's values or of a mirror image, and the gradient of the last two. Rows along the
  * last padded axis are copied as a whole. */
 #include "pad.h"
+#include "bytes.h"
 #include "cast.h"
 #include "dtype.h"
 #include "parts.h"
@@ -78,7 +79,7 @@ static void pad_planes(void *arg, int64_t begin, int64_t end)
             continue;
         }
         const char *x = (const char *)bufs[0] + row * n * unit;
-        memcpy(y + before * unit, x, (size_t)(n * unit));
+        plk_copy_bytes(y + before * unit, x, (size_t)(n * unit));
         if (p->mode == PLK_PAD_CONSTANT) {
             fill(y, number, before * p->inner, p->size);
             fill(y + (before + n) * unit, number, (width - before - n) * p->inner, p->size);

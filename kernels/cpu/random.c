@@ -1,6 +1,7 @@
 /* Numbers from Philox's words: a uniform float32 takes one word, a float64 two; a normal pair takes two words (or four)
  * by Box and Muller. */
 #include "random.h"
+#include "bytes.h"
 #include "dtype.h"
 #include "parts.h"
 #include "philox.h"
@@ -185,7 +186,7 @@ PLK_KERNEL(plk_dropout_run)
     float *y = bufs[1];
     if (!p->active) {
         if (x != y)
-            memcpy(y, x, (size_t)p->n * sizeof *y);
+            plk_copy_bytes(y, x, (size_t)p->n * sizeof *y);
         return PL_OK;
     }
     plk_run_parts(p->n * 2, (p->n_mask + WORDS - 1) / WORDS, 1, drop_batches, &(plk_call){params, bufs, scalars});

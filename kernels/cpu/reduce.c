@@ -87,32 +87,78 @@ static void store_index(void *y, int dtype, int64_t i, int64_t value)
     }
 }
 
-/* The extreme of a line is found piece by piece, then the first element of the best piece that equals
- * it. columns: of `width` lines beside each other, `inner` apart. */
+/* The extreme of a long line is found piece by piece, then the first element of the best piece that equals it. A line
+ * of one piece keeps places beside extremes, lane by lane: no branch waits for it, so the next line begins meanwhile.
+ * columns: of `width` lines beside each other, `inner` apart. */
 #define LARGER_THAN(a, b) ((a) > (b))
 #define SMALLER_THAN(a, b) ((a) < (b))
-enum { LOOK = 128 };
+enum { LOOK = 256 };                               /* bytes that are looked at together; the last ones overlap */
 #define FIRST(T, s) \
     static int64_t first_##s(const T *x, int64_t n, T top) \
     { \
+        enum { PER = LOOK / sizeof(T) }; \
         int64_t i = 0; \
         for (; top != top && x[i] == x[i]; i++)            /* the first NaN */ \
             ; \
-        for (int any = 0; top == top && i + LOOK <= n; i += LOOK) { \
-            for (int l = 0; l < LOOK; l++) any |= x[i + l] == top; \
-            if (any) { \
-                int at = LOOK; \
-                for (int l = 0; l < LOOK; l++) { int k = x[i + l] == top ? l : LOOK; at = k < at ? k : at; } \
-                return i + at; \
-            } \
+        for (; top == top && n >= PER; i = i + 2 * PER <= n ? i + PER : n - PER) { \
+            int any = 0, at = PER; \
+            for (int l = 0; l < PER; l++) any |= x[i + l] == top; \
+            if (!any && i < n - PER) \
+                continue; \
+            for (int l = 0; l < PER; l++) { int k = x[i + l] == top ? l : PER; at = k < at ? k : at; } \
+            return i + (at < PER ? at : 0); \
         } \
         for (; top == top && i < n - 1 && x[i] != top; i++) \
             ; \
         return i; \
     }
+#define PLACE(T) __typeof__(__builtin_choose_expr(sizeof(T) == 8, (int64_t)0, (int32_t)0))
+#define PLACED(T, k, from, BETTER) \
+    PLK_LANES for (int l = 0; l < PER; l++) { \
+        T v = x[(from) + k * PER + l], b = best[k][l]; \
+        int better = BETTER(v, b); \
+        best[k][l] = better ? v : b; \
+        at[k][l] = better ? (PLACE(T))(from) : at[k][l]; \
+        sum[k][l] += v; \
+    }
 #define LINE(T, s, way, BETTER) \
+    static int64_t short_line_##way##_##s(const T *x, int64_t n) \
+    { \
+        enum { PER = VECTOR_BYTES / sizeof(T) }; \
+        typedef T vector __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(T)), may_alias)); \
+        T best[2][PER], sum[2][PER] = {{0}}; \
+        PLACE(T) at[2][PER] = {{0}}, place = (PLACE(T))n; \
+        int64_t i = 0; \
+        *(vector *)best[0] = *(const vector *)x; \
+        *(vector *)best[1] = *(const vector *)(x + PER); \
+        for (; i + 2 * PER <= n; i += 2 * PER) { PLACED(T, 0, i, BETTER) PLACED(T, 1, i, BETTER) } \
+        i = n - 2 * PER; \
+        PLACED(T, 0, i, BETTER) PLACED(T, 1, i, BETTER) \
+        T top[PER], total[PER]; \
+        for (int l = 0; l < PER; l++) { \
+            T a = best[0][l], b = best[1][l]; \
+            top[l] = BETTER(b, a) ? b : a; \
+            total[l] = sum[0][l] + sum[1][l]; \
+        } \
+        _Pragma("GCC unroll 8") for (int w = PER / 2; w; w /= 2) \
+            for (int l = 0; l < w; l++) { \
+                T a = top[l], b = top[l + w]; \
+                top[l] = BETTER(b, a) ? b : a; \
+                total[l] += total[l + w]; \
+            } \
+        if (total[0] - total[0] != 0)                          /* there may be a NaN */ \
+            return first_##s(x, n, (T)way##_##s##_run(x, n)); \
+        for (int k = 0; k < 2; k++) \
+            for (int l = 0; l < PER; l++) { \
+                PLACE(T) here = best[k][l] == top[0] ? at[k][l] + k * PER + l : place; \
+                place = here < place ? here : place; \
+            } \
+        return place; \
+    } \
     static int64_t line_##way##_##s(const T *x, int64_t n) \
     { \
+        if (sizeof(T) >= 4 && n <= PIECE && n >= (int64_t)(2 * VECTOR_BYTES / sizeof(T))) \
+            return short_line_##way##_##s(x, n); \
         int64_t in = 0, some = n < PIECE ? n : PIECE; \
         T best = (T)way##_##s##_run(x, some); \
         for (int64_t at = PIECE; at < n && best == best; at += PIECE) { \
@@ -138,7 +184,6 @@ enum { LOOK = 128 };
         } \
         for (int64_t j = 0; j < width; j++) store_index(y, dtype, to + j, at[j]); \
     }
-#define PLACE(T) __typeof__(__builtin_choose_expr(sizeof(T) == 8, (int64_t)0, (int32_t)0))
 /* Lines that are short are taken several at once, as columns. */
 #define ARGMAX(T, s) \
     FIRST(T, s) LINE(T, s, max, LARGER_THAN) LINE(T, s, min, SMALLER_THAN) \

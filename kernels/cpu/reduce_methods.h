@@ -75,30 +75,32 @@ METHOD_TYPE(whole_method, int64_t)
             for (int64_t j = 0; j < width; j++) { OWN v = (OWN)x[j], a = (OWN)acc[j]; acc[j] = (ACC)STEP(a, v); } \
     } \
     static ACC name##_merge(ACC a, ACC b) { return MERGE(a, b); }
-/* The extreme of n contiguous elements, in four vectors; n is not 0. Of floats SUSPECT adds up zeros, which NaN and
- * infinities are not: if there may be a NaN, which a plain comparison loses, again with care. */
+/* The extreme of n contiguous elements, in four vectors; n is not 0. Of floats SUSPECT adds them up: if the
+ * sum is not finite there may be a NaN, which a plain comparison loses, so again with care. */
 #define NO_SUSPECT(z, v)
-#define ADD_ZERO(z, v) z += (v) * 0;
+#define ADD_UP(z, v) z += (v);
 #define EXTREME_PART(T, k, at, STEP, SUSPECT) \
     PLK_LANES for (int l = 0; l < PER; l++) { \
         T v = x[(at) + l]; \
         acc##k[l] = STEP(acc##k[l], v); \
-        SUSPECT(zero##k[l], v) \
+        SUSPECT(sum##k[l], v) \
     }
 #define RUN_EXTREME(name, T, ACC, STEP, SUSPECT, AGAIN) \
     static ACC name##_run(const void *data, int64_t n) \
     { \
         enum { PER = VECTOR_BYTES / sizeof(T) }; \
+        typedef T vector __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(T)), may_alias)); \
         const T *x = data; \
         T acc0[PER], acc1[PER], acc2[PER], acc3[PER], total; \
-        T zero0[PER] = {0}, zero1[PER] = {0}, zero2[PER] = {0}, zero3[PER] = {0}; \
+        T sum0[PER] = {0}, sum1[PER] = {0}, sum2[PER] = {0}, sum3[PER] = {0}; \
         int64_t i = 0; \
         if (n < PER) { \
             total = x[0]; \
-            for (i = 1; i < n; i++) { T v = x[i]; total = STEP(total, v); SUSPECT(zero0[0], v) } \
-            SUSPECT(zero0[0], x[0]) \
+            for (i = 1; i < n; i++) { T v = x[i]; total = STEP(total, v); SUSPECT(sum0[0], v) } \
+            SUSPECT(sum0[0], x[0]) \
         } else { \
-            for (int l = 0; l < PER; l++) acc0[l] = acc1[l] = acc2[l] = acc3[l] = x[l]; \
+            /* a loop would store halves of vectors, and loads of whole ones would wait */ \
+            *(vector *)acc0 = *(vector *)acc1 = *(vector *)acc2 = *(vector *)acc3 = *(const vector *)x; \
             for (; i + 4 * PER <= n; i += 4 * PER) { \
                 EXTREME_PART(T, 0, i, STEP, SUSPECT) EXTREME_PART(T, 1, i + PER, STEP, SUSPECT) \
                 EXTREME_PART(T, 2, i + 2 * PER, STEP, SUSPECT) EXTREME_PART(T, 3, i + 3 * PER, STEP, SUSPECT) \
@@ -109,13 +111,13 @@ METHOD_TYPE(whole_method, int64_t)
                 acc0[l] = STEP(acc0[l], acc1[l]); \
                 acc2[l] = STEP(acc2[l], acc3[l]); \
                 acc0[l] = STEP(acc0[l], acc2[l]); \
-                zero0[l] += zero1[l] + zero2[l] + zero3[l]; \
+                sum0[l] += sum1[l] + sum2[l] + sum3[l]; \
             } \
-            for (int w = PER / 2; w; w /= 2) \
-                for (int l = 0; l < w; l++) { acc0[l] = STEP(acc0[l], acc0[l + w]); zero0[l] += zero0[l + w]; } \
+            _Pragma("GCC unroll 8") for (int w = PER / 2; w; w /= 2) \
+                for (int l = 0; l < w; l++) { acc0[l] = STEP(acc0[l], acc0[l + w]); sum0[l] += sum0[l + w]; } \
             total = acc0[0]; \
         } \
-        return zero0[0] == 0 ? (ACC)total : AGAIN(data, n); \
+        return sum0[0] - sum0[0] == 0 ? (ACC)total : AGAIN(data, n); \
     }
 #define NEVER(data, n) 0
 /* The sum of squares of n contiguous elements, in 32 partial sums. Of floats blocks of 1024 are added up in float, of
@@ -174,7 +176,7 @@ static double square_f64_run(const void *data, int64_t n) { return square_f64_wi
     RUN(name, T, double, double, LANES, START, STEP, MERGE) ROWS(name, T, double, double, STEP, MERGE)
 #define EXTREME(name, T, START, STEP, PLAIN) \
     RUN(name##_careful, T, double, T, LANES, START, STEP, STEP) \
-    RUN_EXTREME(name##_some, T, double, PLAIN, ADD_ZERO, name##_careful_run) \
+    RUN_EXTREME(name##_some, T, double, PLAIN, ADD_UP, name##_careful_run) \
     static double name##_run(const void *x, int64_t n) { return n ? name##_some_run(x, n) : START; } \
     ROWS(name, T, double, T, STEP, STEP)
 #define METHODS(T, s) \

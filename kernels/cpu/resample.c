@@ -1,6 +1,7 @@
 /* Resampling of images. Positions between pixels are prepared in chunks: four pixels and weights for each position,
  * used for all channels. Positions that are NaN or outside the image have weights of 0. */
 #include "resample.h"
+#include "bytes.h"
 #include "gemm.h"
 #include "parts.h"
 #include "simd.h"
@@ -26,7 +27,7 @@ static void repeat_rows(void *arg, int64_t begin, int64_t end)
                 for (int64_t k = 0; k < p->scale; k++)
                     y[i * p->scale + k] = x[i];
         for (int64_t k = 1; k < p->scale; k++)
-            memcpy(y + k * wide, y, sizeof *y * (size_t)wide);
+            plk_copy_bytes(y + k * wide, y, sizeof *y * (size_t)wide);
     }
 }
 

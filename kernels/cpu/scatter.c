@@ -7,6 +7,7 @@
 #include <emmintrin.h>
 #endif
 #include "index.h"
+#include "bytes.h"
 #include "dtype.h"
 #include "engine/core/scratch.h"
 #include "scatter.h"
@@ -138,7 +139,7 @@ static void scatter_into(const scattered *s, int64_t low, int64_t high, int64_t 
         else if ((end - begin) * s->size == 4)    /* a copy of known size is one instruction */
             memcpy(to, from, 4);
         else
-            memcpy(to, from, (size_t)((end - begin) * s->size));
+            plk_copy_bytes(to, from, (size_t)((end - begin) * s->size));
     }
 }
 
@@ -234,7 +235,7 @@ static void gather_part(void *arg, int64_t begin, int64_t end)
         if (g->row_bytes == 4)                     /* a copy of known size is one instruction */
             memcpy(to, from, 4);
         else
-            memcpy(to, from, g->row_bytes);
+            plk_copy_bytes(to, from, g->row_bytes);
     }
 }
 
@@ -267,7 +268,7 @@ PLK_KERNEL(plk_scatter_nd_run)
     if (find(p, bufs[1 + in], &at, in ? "_scatter_set_nd" : p->what == PLK_ADD ? "_backward_gather_nd" : "scatter_nd"))
         return PL_EINDEX;
     if (in && table != bufs[0])
-        memcpy(table, bufs[0], (size_t)(p->n_rows * p->inner * p->size));
+        plk_copy_bytes(table, bufs[0], (size_t)(p->n_rows * p->inner * p->size));
     if (!in)
         mark(&at, (size_t)(p->inner * p->size));
     scatter(&at, bufs[in], table, p->what, p->dtype, p->size);

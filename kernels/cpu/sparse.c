@@ -1,6 +1,7 @@
 /* Products of csr matrices with dense ones. Threads share rows, or columns where several rows add to the same result,
  * so sums do not depend on the number of threads. */
 #include "sparse.h"
+#include "bytes.h"
 #include "parts.h"
 
 /* Do the index arrays, which users may write, describe a csr matrix of this size? */
@@ -98,10 +99,10 @@ PLK_KERNEL(plk_assign_rows_run)
     char *out = bufs[3];
     (void)scalars;
     if (out != bufs[0])
-        memcpy(out, bufs[0], (size_t)(p->n_rows * p->row_bytes));
+        plk_copy_bytes(out, bufs[0], (size_t)(p->n_rows * p->row_bytes));
     for (int64_t i = 0; i < p->n_indices; i++) {
         int64_t k = indices[i] < 0 ? 0 : indices[i] < p->n_rows ? indices[i] : p->n_rows - 1;
-        memcpy(out + k * p->row_bytes, (const char *)bufs[1] + i * p->row_bytes, (size_t)p->row_bytes);
+        plk_copy_bytes(out + k * p->row_bytes, (const char *)bufs[1] + i * p->row_bytes, (size_t)p->row_bytes);
     }
     return PL_OK;
 }

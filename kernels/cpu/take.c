@@ -1,5 +1,6 @@
 /* take and Embedding: rows, or elements, at indices. */
 #include "dtype.h"
+#include "bytes.h"
 #include "index.h"
 #include "parts.h"
 #include "simd.h"
@@ -88,24 +89,25 @@ static void take_part(void *arg, int64_t begin, int64_t end)
         case 8: GATHER(word8)
         default:
             for (int64_t i = 0; i < n; i++)
-                memcpy(y + i * row_bytes, x + at[i] * row_bytes, (size_t)row_bytes);
+                plk_copy_bytes(y + i * row_bytes, x + at[i] * row_bytes, (size_t)row_bytes);
         }
     }
 }
 
 /* bufs: a, indices, y */
-PLK_KERNEL(plk_take_run)
+static int take(const plk_take *p, void *const *bufs, const double *scalars)
 {
-    const plk_take *p = params;
     int64_t row_bytes = p->inner * p->size, rows = p->outer * p->n_indices;
-    take_call shared = {{params, bufs, scalars}, 0};
+    take_call shared = {{p, bufs, scalars}, 0};
     plk_run_parts(rows * row_bytes / 8, rows, 1, take_part, &shared);
     return shared.outside ? take_fail(p, bufs[1]) : PL_OK;
 }
+
+PLK_KERNEL(plk_take_run) { return take(params, bufs, scalars); }
 
 /* bufs: indices, weight, y */
 PLK_KERNEL(plk_embedding_run)
 {
     void *swapped[3] = {bufs[1], bufs[0], bufs[2]};
-    return plk_take_run(params, swapped, scalars);
+    return take(params, swapped, scalars);
 }

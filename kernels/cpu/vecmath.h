@@ -550,7 +550,11 @@ PLK_INLINE float plk_floordiv_f32(float x, float y)
 }
 /* Division of integers that loops vectorise: of up to 32 bits in a float or double, whose quotient times 1 and a little
  * is on the right side of every whole number; of 64 bits an estimate that is corrected twice. div and fmod: towards
- * zero, as C; floordiv and mod: downwards. By zero all are 0; the least number by -1 wraps. */
+ * zero, as C; floordiv and mod: downwards. By zero all are 0; the least number by -1 wraps.
+ *
+ * Quotients of 32 bits downwards: x / y + 1 / (2 |y|) is at least 1 / (2 |y|) away from every whole number, more than
+ * the double is wrong by, so that the nearest one to that - 1/2 is the quotient, in the low bits of the sum with
+ * PLK_ROUNDER64. */
 PLK_INLINE float plk_whole8(float t, int down)
 {
     return down ? floorf(t + fabsf(t) * 0x1p-18f) : truncf(t + t * 0x1p-18f);
@@ -571,9 +575,10 @@ PLK_INLINE double plk_whole32(int32_t x, int32_t y, int down)
 }
 PLK_INLINE int32_t plk_quotient32(int32_t x, int32_t y, int down)
 {
-    double q = plk_whole32(x, y, down);
+    double inverse = 1.0 / (double)(y == 0 ? 1 : y), q = down ? 0 : plk_whole32(x, y, 0);
+    double rounded = (double)x * inverse + (fabs(0.5 * inverse) - 0.5) + PLK_ROUNDER64;
     int32_t whole = (int32_t)(q > 2147483647.0 ? -2147483648.0 : q);
-    return y == 0 ? 0 : whole;
+    return y == 0 ? 0 : down ? (int32_t)plk_bits64(rounded) : whole;
 }
 PLK_INLINE int32_t plk_rest32(int32_t x, int32_t y, int down)
 {

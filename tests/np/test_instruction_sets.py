@@ -212,3 +212,54 @@ def test_rows_at_indices(dtype, index):
         np.testing.assert_array_equal(rows, a[at])
     with pytest.raises(IndexError):
         x[mx.np.array([90], dtype="int64")].wait_to_read()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "int8"])
+def test_places_of_extremes_in_lines(dtype):
+    for n in (15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 255, 257, 1000, 2047, 2049, 4100):
+        few, drawn = DRAW.integers(-3, 4, (5, n)), DRAW.permutation(5 * n).reshape(5, n)
+        last = np.arange(n) // (n - 1) * np.ones((5, 1))
+        lines = np.concatenate([few, drawn % 251 if dtype == "int8" else drawn, last]).astype(dtype)
+        if dtype[0] == "f":
+            lines[0, n // 2], lines[1, -1], lines[2, 1], lines[7, 3:5] = np.nan, np.nan, np.inf, 3e38
+            lines[3, ::2] = -np.inf
+        x = mx.np.array(lines, dtype=dtype)
+        for name in ("argmax", "argmin", "max", "min"):
+            made = getattr(mx.np, name)(x, axis=1).asnumpy()
+            np.testing.assert_array_equal(made, getattr(np, name)(lines, axis=1), err_msg=str(n))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int8", "uint8", "int64"])
+def test_quotients_of_whole_numbers(dtype):
+    """Beside multiples, where an estimate is on the wrong side first; and of extremes."""
+    span = np.iinfo(dtype)
+    ends = [span.min, span.min + 1, span.max, span.max - 1, 0, 1, 2, 3]
+    divisors = [*ends, 7, 10, 127, *DRAW.integers(span.min, span.max, 20)]
+    if span.min:
+        divisors += [-1, -2, -3, -10]
+    for divisor in map(int, divisors):
+        near = DRAW.integers(span.min, span.max, 60) // (divisor or 1) * divisor
+        a = np.concatenate([ends, near - 1, near, near + 1]).astype(object)
+        a = np.array([(int(v) - span.min) % 2**span.bits + span.min for v in a], dtype)
+        whole = np.array(divisor, dtype)
+        for made, ref in ((lambda x, y: x // y, np.floor_divide), (lambda x, y: x % y, np.mod)):
+            with np.errstate(all="ignore"):
+                want = ref(a, whole)
+            x = mx.np.array(a, dtype=dtype)
+            np.testing.assert_array_equal(made(x, divisor).asnumpy(), want)
+            other = mx.np.full(a.shape, divisor, dtype=dtype)
+            np.testing.assert_array_equal(made(x, other).asnumpy(), want)
+
+
+def test_long_copies_that_lie_a_few_bytes_further():
+    """glibc's memcpy is slow for these: they go through a loop of ours."""
+    for n in (511, 513, 1000, 40_000):
+        a = DRAW.random(n + 16, "float32")
+        x = mx.np.array(a)
+        for shift in (1, 3, 7, 15):
+            np.testing.assert_array_equal(mx.np.roll(x, shift).asnumpy(), np.roll(a, shift))
+            y = mx.np.zeros(n + 16)
+            y[shift:] = x[: n + 16 - shift]
+            np.testing.assert_array_equal(y.asnumpy()[shift:], a[: n + 16 - shift])
+            joined = mx.np.concatenate([x[:shift], x])
+            np.testing.assert_array_equal(joined.asnumpy(), np.concatenate([a[:shift], a]))
