@@ -33,7 +33,7 @@ static struct {
     const char *(*error_message)(void);
     int (*array_shares)(uintptr_t a, uintptr_t b);
     void *(*array_data)(uintptr_t array);
-    void (*arrays_versions)(const uintptr_t *arrays, int n, pl_version *versions);
+    uint64_t (*arrays_versions)(const uintptr_t *arrays, int n, pl_version *versions);
 } core;
 
 static PyObject *out_of_memory, *invalid_value, *invalid_type, *engine_error;
@@ -398,18 +398,20 @@ end:
     return found;
 }
 
-/* versions(arrays): bytes that stay equal while the contents of these arrays do. */
+/* versions(arrays): (bytes that stay equal while the contents of these arrays do, pl_watched_writes before). */
 static PyObject *py_versions(PyObject *self, PyObject *arrays)
 {
-    PyObject *result = NULL;
+    PyObject *found = NULL, *result = NULL;
     PyTypeObject *unused = NULL;
     scratch r;
     Py_ssize_t n = length(arrays);
     if (n < 0 || scratch_open(&r, n, 0, 0) < 0)
         return NULL;
     if (handles_of(arrays, n, NULL, NULL, r.in, &unused) == 0 &&
-        (result = PyBytes_FromStringAndSize(NULL, n * (Py_ssize_t)sizeof(pl_version))))
-        core.arrays_versions(r.in, (int)n, (pl_version *)PyBytes_AsString(result));
+        (found = PyBytes_FromStringAndSize(NULL, n * (Py_ssize_t)sizeof(pl_version)))) {
+        uint64_t written = core.arrays_versions(r.in, (int)n, (pl_version *)PyBytes_AsString(found));
+        result = Py_BuildValue("NK", found, (unsigned long long)written);
+    }
     PyMem_Free(r.many);
     return result;
 }
@@ -472,7 +474,7 @@ static PyObject *py_bind(PyObject *self, PyObject *args)
     core.error_message = (const char *(*)(void))(uintptr_t)error_message;
     core.array_shares = (int (*)(uintptr_t, uintptr_t))(uintptr_t)array_shares;
     core.array_data = (void *(*)(uintptr_t))(uintptr_t)array_data;
-    core.arrays_versions = (void (*)(const uintptr_t *, int, pl_version *))(uintptr_t)arrays_versions;
+    core.arrays_versions = (uint64_t (*)(const uintptr_t *, int, pl_version *))(uintptr_t)arrays_versions;
     Py_RETURN_NONE;
 }
 
@@ -536,7 +538,8 @@ static PyMethodDef functions[] = {
     {"shared", FAST(py_shared),
      "shared(inputs, outputs) -> [(input, output, same address)] of the pairs that share memory"},
     {"versions", (PyCFunction)py_versions, METH_O,
-     "versions(arrays) -> bytes that stay equal while the contents of these arrays do; the arrays must stay alive"},
+     "versions(arrays) -> (bytes that stay equal while the contents of these arrays do, a number: while "
+     "pl_watched_writes() is that, they did; 0: never); the arrays must stay alive"},
     {"run", FAST(py_run),
      "run(program, in_specs, out_specs, inputs, outputs, scalars, location) -> list of all outputs"},
     {NULL, NULL, 0, NULL}};

@@ -314,11 +314,10 @@ class HybridBlock(Block):
             except DynamicShape:
                 self.__dict__["_dynamic"], self.__dict__["_n_data"] = True, len(flat)
                 return self._run(*args)
-        arrays = [*flat, *trace.held.arrays()]
         if self._op_hooks:
-            graph = trace.graph.outputs, trace.graph.inputs
-            return trace.outputs(monitored(*graph, arrays, self._op_hooks))
-        made = trace.graph(arrays)
+            graph, arrays = (trace.graph.outputs, trace.graph.inputs), trace.held.arrays()
+            return trace.outputs(monitored(*graph, [*flat, *arrays], self._op_hooks))
+        made = trace.graph(flat, trace.held)
         return made[0] if trace.structure == 0 else trace.outputs(made)
 
     def _trace(self, key, args, structure) -> Trace:
@@ -399,7 +398,7 @@ class HybridBlock(Block):
     def _compare_modes(self, trace, args):
         flat, _ = flatten_call(args, NDArray, "input")
         with autograd.pause(train_mode=False):
-            graph = trace.outputs(trace.graph([*flat, *trace.held.arrays()]))
+            graph = trace.outputs(trace.graph(flat, trace.held))
             compare(self, self._run_eager(args), graph)
 
     def _run_eager(self, args):

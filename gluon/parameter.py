@@ -53,28 +53,45 @@ def context_list(ctx: Context | Sequence[Context] | None) -> list[Context]:
     return contexts
 
 
+class Kind:
+    """The specs of held arrays: one object as long as they are equal, to look up programs by."""
+
+    __slots__ = ("specs",)
+
+    def __init__(self, specs: tuple):
+        self.specs = specs
+
+
 class Held:
     """The arrays of some parameters, each on a device, as a call of a graph reads them. Looked up
     once: until any parameter gets other arrays."""
 
-    __slots__ = ("__weakref__", "_arrays", "_since", "placed")
+    __slots__ = ("__weakref__", "_kinds", "_read", "_since", "placed")
     _now: ClassVar[object] = object()  # another one after each change
     _looked_up: ClassVar[weakref.WeakSet[Held]] = weakref.WeakSet()
 
     def __init__(self, placed: Sequence[tuple[Parameter, Context]]):
         self.placed = list(placed)
-        self._arrays: list[NDArray] = []
+        self._kinds: dict[tuple, Kind] = {}
+        self._read: tuple[list[NDArray], Kind] = ([], Kind(()))
         self._since: object = None
 
     def arrays(self) -> list[NDArray]:
-        """Raises what Parameter.data raises."""
+        """One list as long as they are the same. Raises what Parameter.data raises."""
+        return self.read()[0]
+
+    def read(self) -> tuple[list[NDArray], Kind]:
+        """`arrays`, and their Kind."""
+        read = self._read
         if self._since is Held._now:
-            return self._arrays
+            return read
         now = Held._now  # before they are read: what changes after it shows
         found = [p._data_on(c) for p, c in self.placed]
+        specs = tuple([a._spec for a in found])
         Held._looked_up.add(self)
-        self._arrays, self._since = found, now
-        return found
+        self._read = read = found, self._kinds.setdefault(specs, Kind(specs))
+        self._since = now
+        return read
 
     @staticmethod
     def replaced() -> None:
@@ -82,7 +99,7 @@ class Held:
         Held._now = object()
         while Held._looked_up:
             held = Held._looked_up.pop()
-            held._since, held._arrays = None, []
+            held._since, held._read = None, ([], Kind(()))
 
 
 class Parameter(SparseRows):

@@ -34,7 +34,7 @@ class Fixed:
     def __init__(self, arrays: Sequence[Any]):
         self.arrays = tuple(arrays)
 
-    def results(self, inputs: Sequence, location: int) -> Sequence[Any]:
+    def results(self, inputs: Sequence, location: int, held: Sequence = ()) -> Sequence[Any]:
         """The arrays that the program reads."""
         return self.arrays
 

@@ -330,9 +330,15 @@ class PlacedProgram:
         return [s for s in self._steps if isinstance(s, _Part)]
 
     def run(
-        self, inputs: Sequence, outputs: Sequence = (), location: int = -1, scalars: Any = ()
+        self,
+        inputs: Sequence,
+        outputs: Sequence = (),
+        location: int = -1,
+        scalars: Any = (),
+        held: Sequence = (),
     ) -> list:
         """As Program.run."""
+        inputs = [*inputs, *held]
 
         def copied(a, device: Context, targets: Sequence = ()):
             plan = copy_plan(a._spec, device)

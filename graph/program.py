@@ -30,7 +30,7 @@ from ..kernels.strided_copies import join_offsets
 from ._graph import assign_buffers, kinds
 from .branches import at_once, find_sections
 from .effects import Effects
-from .graph import Node, Origin, Value, rewrite, typed_node, variable
+from .graph import Node, Origin, Value, rewrite, topological, typed_node, variable
 from .passes import compile_passes, fused, optimize
 from .passes.control import control
 from .passes.dead_code import extract, live
@@ -67,6 +67,9 @@ class Program:
     ops: the operator of each instruction. finals: the time, in steps, from which each output stays
     as it is: others may have it then.
 
+    reads: of its inputs, then constants, the numbers of those that it reads beside what is prepacked;
+    None: all.
+
     calls: for each instruction, the layers and the numbers of calls on a tape that it computes;
     None for graphs without such calls, whose layers the core has.
 
@@ -95,6 +98,7 @@ class Program:
         "ops",
         "out_specs",
         "prepack",
+        "reads",
         "tier",
     )
     _first_write: tuple[int, ...]
@@ -117,22 +121,29 @@ class Program:
     ops: tuple[Operator, ...]
     out_specs: tuple[Spec, ...]
     prepack: Any  # a Prepack, or frozen.Fixed, or None
+    reads: tuple[int, ...] | None
     tier: int
 
     def __del__(self, free=lib.pl_program_free):
         free(self.handle)
 
     def run(
-        self, inputs: Sequence, outputs: Sequence = (), location: int = -1, scalars: Any = ()
+        self,
+        inputs: Sequence,
+        outputs: Sequence = (),
+        location: int = -1,
+        scalars: Any = (),
+        held: Sequence = (),
     ) -> list:
         """Pushes one run on arrays. outputs: arrays to write the first outputs into, or nothing:
-        all are made new. scalars: what the open scalars of the graph are computed from. Returns
-        every output array. Raises MemoryError."""
+        all are made new. scalars: what the open scalars of the graph are computed from. held: the
+        inputs after those, one and the same list as long as they are the same. Returns every output
+        array. Raises MemoryError."""
         scalars = [s.of(scalars) for s in self.open_scalars] if self.open_scalars else ()
         if self.prepack is not None:
-            inputs = [*inputs, *self.constants, *self.prepack.results(inputs, location)]
-        elif self.constants:
-            inputs = [*inputs, *self.constants]
+            inputs = self._prepacked(inputs, held, location)
+        elif self.constants or held:
+            inputs = [*inputs, *held, *self.constants]
         apart = outputs and not all(
             self._may_share(i, j, same) for i, j, same in shared(inputs, outputs)
         )
@@ -155,6 +166,15 @@ class Program:
                 wait(a._handle)
         return made
 
+    def _prepacked(self, inputs: Sequence, held: Sequence, location: int) -> list:
+        """The inputs of the core's program."""
+        made = self.prepack.results(inputs, location, held)
+        if self.reads is None:
+            return [*inputs, *held, *self.constants, *made]
+        if self.reads and self.reads[-1] >= len(inputs):
+            inputs = [*inputs, *held, *self.constants]
+        return [*[inputs[i] for i in self.reads], *made]
+
     def name_layers(self, of_steps: Sequence[tuple]) -> None:
         """Gives the instructions of runs from now on the names of their layers."""
         names = [layers.c_name(", ".join(found) or None) for found in of_steps]
@@ -176,16 +196,20 @@ class Prepack:
 
     def __init__(self, program: Program, inputs: Sequence[int]):
         self.program, self.inputs = program, tuple(inputs)  # of the main program, by number
-        self._state: tuple = (None, (), ())  # versions, the arrays they are of, results
+        # versions, the arrays they are of, results; what they were `held` in, and pl_watched_writes
+        self._state: tuple = (None, (), (), None, 0)
 
-    def results(self, inputs: Sequence, location: int) -> list:
+    def results(self, inputs: Sequence, location: int, held: Sequence = ()) -> list:
         """The arrays that the main program reads, for its inputs as they are now."""
+        before, _, made, known, written = self._state
+        if held and held is known and lib.pl_watched_writes() == written:
+            return made
+        inputs = [*inputs, *held]
         given = [inputs[i] for i in self.inputs]
-        now = versions(given)  # before the run: what is written after it shows
-        before, _, made = self._state
+        now, written = versions(given)  # before the run: what is written after it shows
         if now != before:
             made = self.program.run(given, (), location)
-            self._state = now, given, made
+        self._state = now, given, made, held, written
         return made
 
 
@@ -220,7 +244,8 @@ def lower(
         outputs, inputs, device, stable, free, layouts
     )
     given: list[Value] = [*variables, *constants]
-    prepack = None
+    prepack = reads = None
+    outputs = fused(outputs, device)
     if wanted:
         seldom = set(stable)
         places = [i for i, v in enumerate(inputs) if v in seldom]
@@ -233,10 +258,13 @@ def lower(
         )
         folded.constants = tuple(constants.values())
         prepack = Prepack(folded, places)
+        if seldom:
+            nodes = set(topological(outputs))
+            reads = tuple([i for i, v in enumerate(given) if v.node in nodes])
+            given = [given[i] for i in reads]
         given += results
-    outputs = fused(outputs, device)
     program = assemble(outputs, given, device, name, tier, at_once(device), first)
-    program.n_in, program.tier = len(inputs), tier
+    program.n_in, program.tier, program.reads = len(inputs), tier, reads
     program.constants, program.prepack = tuple(constants.values()), prepack
     return program
 
@@ -355,7 +383,7 @@ def assemble(
     program.handle = 0
     program.ops, program.arena_bytes = _one(tuple([p.op for p in plans])), assigned.arena_bytes
     program.naive_bytes = sum(rounded(b.nbytes) for b in assigned.buffers)
-    program.constants, program.prepack, program.tier = (), None, 0
+    program.constants, program.prepack, program.reads, program.tier = (), None, None, 0
     program._last_read, program._inplace = _one(assigned.last_read), _one(assigned.inplace)
     program._first_write, program.finals = _one(assigned.first_write), _one(assigned.finals)
     program.n_in, program.n_out = len(given), len(outputs)

@@ -215,34 +215,40 @@ class CachedGraph:
         self.entries = Recent(N_COMPILED, MAX_INSTRUCTIONS, weight, dropped)
         self.dynamic = False
 
-    def __call__(self, arrays: Sequence[NDArray]) -> list[NDArray]:
-        """Runs the graph. Returns one array for each output. Raises what inference raises for wrong
-        shapes."""
+    def __call__(self, arrays: Sequence[NDArray], held: Any = None) -> list[NDArray]:
+        """Runs the graph. held: a Held of its last inputs; so a prediction need not look at
+        parameters that nobody wrote. Returns one array for each output. Raises what inference
+        raises for wrong shapes."""
+        fixed, kind = ((), None) if held is None else held.read()
+        if held is not None and (state.recording or self.dynamic or watch.see is not None):
+            arrays, fixed, kind = [*arrays, *fixed], (), None
         if self.dynamic or watch.see is not None:
             return self._eager(arrays)
         entries = entries_of(arrays) if state.recording else None
         wanted = () if entries is None else tuple([e is not None for e in entries])
-        key = (state.training, wanted, *[a._spec for a in arrays])
+        key = (state.training, wanted, kind, *[a._spec for a in arrays])
         entry = self.entries[key] or self._again(key)
-        if entry is None and has_sparse(arrays):
-            return self._eager(arrays)
         if entry is None:
+            every = [*arrays, *fixed]
+            if has_sparse(every):
+                return self._eager(every)
             try:
                 with gc_paused():
-                    entry = self.entry(arrays, wanted)
+                    entry = self.entry(every, wanted)
                     entry.begin()
             except DynamicShape:
                 self.dynamic = True
-                return self._eager(arrays)
+                return self._eager(every)
             if self.entries and log.wants("hybridize"):
-                log.write("hybridize", self._reason(arrays, wanted))
+                log.write("hybridize", self._reason(every, wanted))
             entry = self.entries.setdefault(key, entry)  # another thread may have made it too
         hits = entry.hits = entry.hits + 1
         if hits >= entry.due:
             entry.reached(hits)
         plan = entry.serving
         program = plan.program
-        made = program.run(arrays, (), location.capture() if program.can_fail else -1)
+        where = location.capture() if program.can_fail else -1
+        made = program.run(arrays, (), where, (), fixed)
         if entries is None:
             return made
         outs = made[: plan.n_out]
@@ -299,7 +305,8 @@ class CachedGraph:
         mode = "recording" if wanted else "training" if state.training else "predicting"
         inputs = ", ".join(str(a._spec) for a in arrays[: self.n_data])
         now = f"{self.name}: compiled for {inputs}, {mode}"
-        (training, before, *specs), last = self.entries.items()[-1]
+        (training, before, kind, *specs), last = self.entries.items()[-1]
+        specs += () if kind is None else kind.specs
         if bool(before) != bool(wanted):
             return f"{now}: recording was {'on' if before else 'off'}"
         if before != wanted:

@@ -61,7 +61,7 @@ static pl_var *var_make(void *data, size_t bytes)
     var->object.refs = 1;                     /* field by field: cheaper than a memset */
     var->object.destroy = NULL;
     var->n_readers = var->n_sleepers = 0;
-    var->writing = var->exposed = var->read_only = false;
+    var->writing = var->exposed = var->read_only = var->watched = false;
     atomic_store_explicit(&var->n_users, 0, memory_order_relaxed);
     var->head = NULL;
     var->writes_pushed = 0;
@@ -204,10 +204,28 @@ uint64_t pl_array_version(uintptr_t array)
     return atomic_load_explicit(&((pl_array *)array)->var->version, memory_order_acquire);
 }
 
+static atomic_uint_fast64_t watched_writes = 1;       /* written under the lock */
+
+static void count_watched(const pl_var *var)
+{
+    if (var->watched)
+        atomic_fetch_add_explicit(&watched_writes, 1, memory_order_release);
+}
+
+void pl_var_count_write(pl_var *var)
+{
+    var->writes_pushed++;
+    count_watched(var);
+}
+
+uint64_t pl_watched_writes(void) { return atomic_load_explicit(&watched_writes, memory_order_acquire); }
+
 void pl_array_expose(uintptr_t array)
 {
+    pl_var *var = ((pl_array *)array)->var;
     pl_enter();
-    ((pl_array *)array)->var->exposed = true;
+    var->exposed = true;
+    count_watched(var);
     pl_leave();
 }
 
@@ -220,16 +238,21 @@ void pl_array_protect(uintptr_t array)
 
 int pl_array_protected(uintptr_t array) { return ((pl_array *)array)->var->read_only; }
 
-void pl_arrays_versions(const uintptr_t *arrays, int n, pl_version *versions)
+uint64_t pl_arrays_versions(const uintptr_t *arrays, int n, pl_version *versions)
 {
     static uint64_t n_exposed;                /* versions given to exposed arrays; under the lock */
     pl_enter();
+    uint64_t written = pl_watched_writes();
     for (int i = 0; i < n; i++) {
         const pl_array *a = (const pl_array *)arrays[i];
+        a->var->watched = true;
+        if (a->var->exposed)
+            written = 0;
         uint64_t writes = a->var->exposed ? UINT64_MAX - n_exposed++ : a->var->writes_pushed;
         versions[i] = (pl_version){(uintptr_t)a->var, (uintptr_t)(a->data - (char *)a->var->data), writes};
     }
     pl_leave();
+    return written;
 }
 
 int pl_array_poisoned(uintptr_t array)
@@ -244,7 +267,7 @@ void pl_array_overwritten(uintptr_t array)
 {
     pl_var *var = ((pl_array *)array)->var;
     pl_enter();
-    var->writes_pushed++;
+    pl_var_count_write(var);
     atomic_store_explicit(&var->version, atomic_load_explicit(&var->version, memory_order_relaxed) + 1,
                           memory_order_relaxed);
     if (var->error)

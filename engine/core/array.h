@@ -24,7 +24,10 @@ int pl_array_protected(uintptr_t array);
 /* Identifies the contents that an array has when all ops pushed so far are done: equal versions mean equal contents,
  * as long as the array of the first version is not freed. Exposed arrays never give the same version twice. */
 typedef struct { uint64_t var, data, writes; } pl_version;
-void pl_arrays_versions(const uintptr_t *arrays, int n, pl_version *versions);
+/* From now on these arrays are watched. Returns what pl_watched_writes did before: while it still does, all versions that
+ * were asked for since then are the same. 0: they may change at any time. */
+uint64_t pl_arrays_versions(const uintptr_t *arrays, int n, pl_version *versions);
+uint64_t pl_watched_writes(void);             /* writes of watched arrays that were pushed, plus 1 */
 void pl_array_overwritten(uintptr_t array);   /* the caller waited for writing and stored new contents: heals */
 /* cffi stops reading here */
 
@@ -40,6 +43,7 @@ struct pl_var {
     bool writing;               /* a granted write */
     bool exposed;               /* others may write the memory without the engine */
     bool read_only;             /* no op may write the memory: the system or its owner forbids it */
+    bool watched;               /* its writes are counted in pl_watched_writes, too */
     atomic_int n_users;         /* requests pushed and not finished; spinning waiters read it without the lock */
     pl_request *head, *tail;    /* requests not granted yet, in the order of pushing */
     uint64_t writes_pushed;
@@ -59,6 +63,7 @@ struct pl_var {
 /* With the lock: */
 void pl_var_unref(pl_var *var);
 int pl_var_give(pl_var *var);                 /* memory, if it has none yet */
+void pl_var_count_write(pl_var *var);         /* one more is pushed */
 /* Claims an input of an op. Returns its address, or NULL if it has no memory yet; *request is its number in the op. */
 char *pl_input_claim(pl_op *op, uintptr_t array, uint8_t mode, int32_t *request);
 /* Claims the outputs of an op; out[i] == 0 makes one in that memory and sets fresh[i]. late: in memory of the host it

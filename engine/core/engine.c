@@ -81,7 +81,7 @@ static bool request_append(pl_request *r)
     v->object.refs++;
     var_add_users(v, 1);
     if (r->mode != PL_READ) {
-        v->writes_pushed++;
+        pl_var_count_write(v);
         v->last_writer = r->op->seq;
     }
     if (request_grantable(r)) {

@@ -73,8 +73,10 @@ static void gather(const work *w, int64_t image, int64_t part, float *to)
                     memset(to, 0, (size_t)(w->width * lanes) * sizeof *to);
                     continue;
                 }
-                memset(to, 0, (size_t)(first * lanes) * sizeof *to);
-                memset(to + n * lanes, 0, (size_t)((w->width - n) * lanes) * sizeof *to);
+                if (first > 0)
+                    memset(to, 0, (size_t)(first * lanes) * sizeof *to);
+                if (n < w->width)
+                    memset(to + n * lanes, 0, (size_t)((w->width - n) * lanes) * sizeof *to);
                 const float *from = x + h * row + left * lanes;
                 if (p->stride[1] == 1)
                     memcpy(to + first * lanes, from + first * lanes, (size_t)((n - first) * lanes) * sizeof *to);

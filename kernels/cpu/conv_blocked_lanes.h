@@ -1,5 +1,6 @@
 /* Included by conv_blocked.c for blocks of LANES channels, each a VEC; FMA: 1 where an instruction multiplies and adds
  * one. */
+#include "rectify_lanes.h"
 
 /* Inputs and outputs of a tile. */
 typedef struct {
@@ -32,19 +33,6 @@ typedef struct {
         } \
         FENCE; \
     }
-
-/* v where the mask is set, else u */
-#define CHOOSE(mask, v, u) ((VEC)(((mask) & (MASK)(v)) | (~(mask) & (MASK)(u))))
-
-INLINE void NAME(rectify)(VEC *v, int how, float low, float high)
-{
-    VEC lows = low - (VEC){0}, highs = high - (VEC){0}, none = {0};
-    if (how == PLK_RELU)
-        *v = CHOOSE(*v <= none, none, *v);
-    else
-        *v = CHOOSE(*v > highs, highs, CHOOSE(*v < lows, lows, *v));
-}
-#undef CHOOSE
 
 /* `rows` outputs from output `at` on, of some blocks of filters */
 INLINE void NAME(tile)(const int rows, const int blocks, const int x_lanes, const NAME(sums) *s, int64_t at)
@@ -125,9 +113,9 @@ static NAME(tile_fn) *const NAME(tiles)[2][MOST_BLOCKS][MOST_ROWS] = {OF_BLOCKS(
 /* `pixels` adjacent outputs */
 static void NAME(pixels)(NAME(tile_fn) *const *tiles, int64_t rows, const NAME(sums) *s, int64_t pixels)
 {
-    int64_t n_tiles = over(pixels, rows);
+    int64_t n_tiles = over(pixels, rows), height = pixels / n_tiles, higher = pixels % n_tiles;
     for (int64_t i = 0, at = 0, end; i < n_tiles; i++, at = end) {
-        end = (i + 1) * pixels / n_tiles;         /* heights differ by one at most, because a tile of one row is slow */
+        end = at + height + (i < higher);         /* heights differ by one at most, because a tile of one row is slow */
         tiles[end - at - 1](s, at);
     }
 }

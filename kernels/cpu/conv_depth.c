@@ -6,15 +6,29 @@
 #include "pointwise.h"
 #include "simd.h"
 
-enum { COLUMNS = 8, BANDS = 2, PIECES = 8 };     /* of a register block; of rows and of work for each thread */
+/* COLUMNS: outputs whose sums are in registers; BANDS: of rows, and PIECES: of work, for each thread */
+enum { COLUMNS = 8, BANDS = 2, PIECES = 8, MOST_TAPS = 5 };
+enum { ANY, INNER, THREE, THREE_APART, FIVE, FIVE_APART };      /* windows that have tiles of their own */
 
-#define UNROLL _Pragma("GCC unroll 8")
+#define UNROLL _Pragma("GCC unroll 32")
+#define INLINE static inline __attribute__((always_inline))
 #define LOAD(p) (*(const VEC *)(p))
 #define STORE(p, v) (*(VEC *)(p) = (v))
+
+static const float zeros[16];
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t over(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
+
+static int kind_of(const plk_conv_blocked *p)
+{
+    int64_t width = p->kernel[1], stride = p->stride[1];
+    int64_t beyond = (p->out[1] - 1) * stride - p->pad[1] + width - p->size[1];
+    if ((width != 3 && width != 5) || stride > 2 || p->dilate[1] != 1 || most(p->pad[1], beyond) > width / 2)
+        return ANY;
+    return (width == 3 ? THREE : FIVE) + (int)stride - 1;
+}
 
 #define PER_BLOCK "conv_depth_lanes.h"
 #include "per_block.h"

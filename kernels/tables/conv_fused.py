@@ -149,7 +149,7 @@ def rectify(attrs: Attrs) -> int:
 
 def _depth(g, ins, outs, attrs):
     fields = _blocked_fields(g, ins[0], outs[0], attrs)
-    fields["channels"] = fields["filters"]
+    fields |= {"channels": fields["filters"], "rectify": rectify(attrs)}
     return Native("plk_conv_depth_run", ("plk_conv_blocked", fields), _us(g, ins, outs))
 
 

@@ -379,7 +379,7 @@ def _share_memory(pairs) -> bool:
             keys += [key] * len(here)
             parts += here
     owner: dict[int, object] = {}
-    variables = np.frombuffer(versions(parts), np.uint64)[::3]  # the first field of a pl_version
+    variables = np.frombuffer(versions(parts)[0], np.uint64)[::3]  # the first field of a pl_version
     return any(owner.setdefault(v, key) != key for v, key in zip(variables.tolist(), keys))
 
 
