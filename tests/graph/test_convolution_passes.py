@@ -206,6 +206,32 @@ def test_depthwise_kernel(kernel, stride, pad, dilate, add):
     assert operators(program).count("_conv") == 1
 
 
+@pytest.mark.parametrize("kernel", [3, 5, 7])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("act", ["relu", "relu6", "none"])
+def test_depthwise_rows_of_every_width(kernel, stride, act):
+    """Tiles of 1 to 8 columns; a NaN at the end of a row is not in the next one."""
+    b = conv_fused.block()
+    for width in [*range(1, 18), 33]:
+        for pad in (0, kernel // 2, kernel // 2 + 1):
+            if width + 2 * pad < kernel:
+                continue
+            v = given(x=(1, 2 * b, 6, width), w=(2 * b, 1, kernel, kernel))
+            arrays = arrays_of(v)
+            x = arrays["x"].asnumpy()
+            x[:, :, 2, 0] = x[:, 1, 3, -1] = np.nan
+            arrays["x"] = nd.array(x)
+            taps = {"stride": (stride, stride), "pad": (kernel // 2, pad), "num_group": 2 * b}
+            outputs = [ACTIVATIONS[act](conv(v, **taps))]
+            _, got, _ = both(outputs, v, arrays, stable=("w",))
+            g = geometry("_conv", (kernel, kernel), taps["stride"], (), taps["pad"], 2 * b, None)
+            want = conv_forward(np, g, *[arrays[k].asnumpy().astype(np.float64) for k in v])
+            if act != "none":
+                want = np.clip(want, 0, 6 if act == "relu6" else np.inf)
+            np.testing.assert_allclose(got[0], want, rtol=1e-5, atol=1e-5)
+            assert kernel_of_conv(outputs, v) == "plk_conv_depth_run"
+
+
 @pytest.mark.parametrize("shape, stride", [((1, 1), 1), ((5, 7), 1), ((14, 15), 2), ((20, 9), 1)])
 @pytest.mark.parametrize("channels", [1, 40])
 @pytest.mark.parametrize("add", [False, True])
