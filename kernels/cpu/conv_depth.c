@@ -52,7 +52,8 @@ PLK_KERNEL(plk_conv_depth_run)
     const plk_conv_blocked *p = params;
     int64_t blocks = p->channels / p->lanes, out = p->out[0] * p->out[1];
     int n_threads = pl_threads(p->n * p->channels * out * p->kernel[0] * p->kernel[1] / 4);
-    int64_t rows = out < PLK_SMALL_IMAGE ? p->out[0] : over(p->out[0], least(p->out[0], BANDS * n_threads));
+    int whole = out < PLK_SMALL_IMAGE || p->n >= 4 * n_threads;
+    int64_t rows = whole ? p->out[0] : over(p->out[0], least(p->out[0], BANDS * n_threads));
     int64_t bands = over(p->out[0], rows);
     int64_t per = most(1, blocks * bands * p->n / (PIECES * n_threads)), groups = over(blocks, per);
     (void)scalars;

@@ -4,7 +4,7 @@
 /* A row of outputs. x: the first row of inputs that its windows see, of n_rows; w: that row's taps. */
 typedef struct {
     const plk_conv_blocked *p;
-    const float *x, *w, *bias, *addend;
+    const float *x, *w, *bias, *addend, *next;
     float *y;
     int64_t n_rows;
 } NAME(line);
@@ -25,6 +25,11 @@ INLINE void NAME(tile)(const int columns, const int width, const int stride, con
     VEC acc[COLUMNS], tap[MOST_TAPS];
     UNROLL for (int i = 0; i < columns; i++)
         acc[i] = LOAD(s->bias);
+    for (int64_t h = 0; stride == 2 && h < p->stride[0]; h++) {      /* rows that the next row of outputs sees first */
+        const float *next = s->next + (h * p->size[1] + first * p->stride[1]) * LANES;
+        for (int64_t i = 0; i < columns * p->stride[1] * LANES; i += 16)
+            __builtin_prefetch(next + i);
+    }
     for (int64_t h = 0; h < s->n_rows; h++, x += p->dilate[0] * p->size[1] * LANES) {
         int64_t left = first * p->stride[1] - p->pad[1];
         for (int64_t v = 0; width == 0 && v < p->kernel[1]; v++, w += LANES)
@@ -92,6 +97,7 @@ static void NAME(row)(const plk_conv_blocked *p, void *const *bufs, int64_t imag
         .p = p, .n_rows = most(rows, 0), .y = (float *)bufs[3 + p->add] + at,
         .x = (const float *)bufs[0] + (plane * p->size[0] + top + tap * p->dilate[0]) * p->size[1] * LANES,
         .w = (const float *)bufs[1] + (block * p->kernel[0] + tap) * p->kernel[1] * LANES,
+        .next = (const float *)bufs[0] + (plane * p->size[0] + top + p->kernel[0]) * p->size[1] * LANES,
         .bias = (const float *)bufs[2] + block * LANES, .addend = p->add ? (const float *)bufs[3] + at : NULL,
     };
     int kind = kind_of(p);

@@ -1,7 +1,7 @@
 """The prepack program: run once, and again when one of its inputs was written."""
 
 import numpy as np
-from plait import cpu, nd
+from plait import autograd, cpu, gluon, nd, wait_compiled
 from plait.graph.graph import Builder, variable
 from plait.graph.program import lower
 from plait.kernels.record import Type
@@ -69,3 +69,50 @@ def test_without_stable_inputs_there_is_none():
     assert lower([F.broadcast_add(X, W)], [X, W], cpu(), tier=1, stable=[W]).prepack is None
     view = F.reshape_to(W, shape=(2, 3))
     assert lower([F.broadcast_add(X, view)], [X, W], cpu(), tier=1, stable=[W]).prepack is None
+
+
+def test_changes_of_parameters_are_seen_by_predictions():
+    """Of a hybridized block, which does not look at parameters that nobody wrote."""
+    net = gluon.nn.Conv2D(16, 1, in_channels=16, use_bias=False)
+    net.initialize()
+    net.hybridize()
+    x = nd.random.uniform(shape=(1, 16, 4, 4))
+
+    def expect():
+        w = net.weight.data().asnumpy()[:, :, 0, 0].astype(np.float64)
+        want = np.einsum("nchw,fc->nfhw", x.asnumpy().astype(np.float64), w)
+        for _ in range(2):
+            np.testing.assert_allclose(net(x).asnumpy(), want, rtol=1e-4, atol=1e-4)
+
+    for _ in range(40):
+        net(x)
+    wait_compiled()
+    (trace,) = net._traces.values()
+    (entry,) = trace.graph.entries.values()
+    assert entry.serving.program.prepack is not None
+    expect()
+    weight = net.weight.data()
+    weight[:] = 0.5
+    expect()
+    weight[3, 2] = 7
+    expect()
+    nd.elemwise_mul(weight, weight, out=weight)
+    expect()
+    net.weight.set_data(nd.random.uniform(shape=weight.shape))
+    expect()
+    with autograd.record():
+        loss = net(x).sum()
+    loss.backward()
+    gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}).step(1)
+    expect()
+    shown = np.from_dlpack(net.weight.data())
+    expect()
+    shown[:] = 0.125
+    expect()
+    shown[:] = 0.25
+    expect()
+    net.weight.initialize(force_reinit=True)
+    expect()
+    net.cast("float64")
+    x = x.astype("float64")
+    expect()
