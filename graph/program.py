@@ -67,8 +67,8 @@ class Program:
     ops: the operator of each instruction. finals: the time, in steps, from which each output stays
     as it is: others may have it then.
 
-    reads: of its inputs, then constants, the numbers of those that it reads beside what is prepacked;
-    None: all.
+    reads: of its inputs, then constants, the numbers of those that it reads beside what is
+    prepacked; None: all.
 
     calls: for each instruction, the layers and the numbers of calls on a tape that it computes;
     None for graphs without such calls, whose layers the core has.

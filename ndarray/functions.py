@@ -55,7 +55,7 @@ def operator_function(
         if inputs and not kwargs:
             try:
                 if part is not None and inputs[0].__class__ is NDArray and not precision.used:
-                    return read_part(inputs[0], *part(inputs[0]._spec.shape, *static), out)
+                    return read_part(inputs[0], *part(inputs[0]._spec.shape, *static), out=out)
                 lengths = (
                     tuple([len(d) if d.__class__ in (tuple, list) else 0 for d in dynamic])
                     if lists

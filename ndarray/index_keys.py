@@ -1,5 +1,5 @@
-"""Index keys: parsing a key into one item per axis and per new axis. What basic keys select is found
-in C (part.c)."""
+"""Index keys: parsing a key into one item per axis and per new axis. What basic keys select is
+found in C (part.c)."""
 
 from __future__ import annotations
 

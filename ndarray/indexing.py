@@ -24,7 +24,6 @@ from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, Spec, spec
 from ._part import Part, part_of
 from .index_keys import (
     NEW_AXIS,
-    OutOfBounds,
     ShapeMismatch,
     Span,
     as_python,

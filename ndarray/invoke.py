@@ -64,7 +64,7 @@ def _dense(op: Operator, inputs, attrs: dict[str, Any], out, ctx, plans=None, ke
     device = device_of(op, inputs, ctx or attrs.get("ctx"), out)
     part = op.trait(Part)
     if part is not None and len(inputs) == 1:
-        return read_part(inputs[0], *part.of(inputs[0]._spec.shape, **attrs), out)
+        return read_part(inputs[0], *part.of(inputs[0]._spec.shape, **attrs), out=out)
     if op.train_aware:
         attrs["train"] = state.training
     plan = make_plan(op, attrs, [a._spec for a in inputs], device)

@@ -77,8 +77,8 @@ static bool element_of_axis(part *p, PyObject *number)
     return -n <= i && i < n;
 }
 
-/* How many axes of the array the keys name, and how many axes of the part they make; *dots: is one of them `...`? false:
- * there are keys of other kinds. */
+/* How many axes of the array the keys name, and how many axes of the part they make; *dots: is one of them `...`?
+ * false: there are keys of other kinds. */
 static bool count_axes(PyObject *keys, Py_ssize_t n, Py_ssize_t *named, Py_ssize_t *made, bool *dots)
 {
     for (Py_ssize_t i = 0; i < n; i++) {
@@ -97,8 +97,8 @@ static bool count_axes(PyObject *keys, Py_ssize_t n, Py_ssize_t *named, Py_ssize
     return true;
 }
 
-/* Follows the keys. unnamed: axes that no key names. What ints alone select has axes of size 1 where an element has them.
- * false with no error: a key is outside its axis. */
+/* Follows the keys. unnamed: axes that no key names. What ints alone select has axes of size 1 where an element has
+ * them. false with no error: a key is outside its axis. */
 static bool follow(part *p, PyObject *keys, Py_ssize_t n_keys, Py_ssize_t unnamed, bool dots)
 {
     if (!dots && !whole_axes(p, unnamed))
@@ -163,8 +163,8 @@ static PyObject *py_part_of(PyObject *self, PyObject *const *args, Py_ssize_t n_
 
 static PyMethodDef functions[] = {
     {"part_of", (PyCFunction)(void (*)(void))py_part_of, METH_FASTCALL,
-     "part_of(key, shape, element) -> the Part of a key of ints, slices, None and ..., None for other keys and for invalid "
-     "ones. element: the shape of one element, all 1."},
+     "part_of(key, shape, element) -> the Part of a key of ints, slices, None and ..., None for other keys and for "
+     "invalid ones. element: the shape of one element, all 1."},
     {NULL, NULL, 0, NULL}};
 
 static PyStructSequence_Field fields[] = {
@@ -177,7 +177,8 @@ static PyStructSequence_Field fields[] = {
 
 static PyStructSequence_Desc description = {
     "plait.ndarray._part.Part",
-    "The elements that a basic key selects: offsets at + sum(i * step) in the array's memory, with shape `sizes`.", fields, 5};
+    "The elements that a basic key selects: offsets at + sum(i * step) in the array's memory, with shape `sizes`.",
+    fields, 5};
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_part", NULL, -1, functions, NULL, NULL, NULL, NULL};
 

@@ -34,7 +34,7 @@ def _view(sizes, steps) -> dict:
     return {"at": -float(reach(sizes, steps)[0]), "sizes": sizes, "steps": steps}
 
 
-def read_part(x: NDArray, sizes: Any, steps: Any, at: int, out: Any = None) -> NDArray:
+def read_part(x: NDArray, sizes: Any, steps: Any, at: int, *, out: Any = None) -> NDArray:
     """The elements of a part of an array's memory, as an array of its own."""
     return run(part_plan(x._spec, sizes, steps), (x,), (at,), out)
 

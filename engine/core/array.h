@@ -24,8 +24,8 @@ int pl_array_protected(uintptr_t array);
 /* Identifies the contents that an array has when all ops pushed so far are done: equal versions mean equal contents,
  * as long as the array of the first version is not freed. Exposed arrays never give the same version twice. */
 typedef struct { uint64_t var, data, writes; } pl_version;
-/* From now on these arrays are watched. Returns what pl_watched_writes did before: while it still does, all versions that
- * were asked for since then are the same. 0: they may change at any time. */
+/* From now on these arrays are watched. Returns what pl_watched_writes did before: while it still does, all versions
+ * that were asked for since then are the same. 0: they may change at any time. */
 uint64_t pl_arrays_versions(const uintptr_t *arrays, int n, pl_version *versions);
 uint64_t pl_watched_writes(void);             /* writes of watched arrays that were pushed, plus 1 */
 void pl_array_overwritten(uintptr_t array);   /* the caller waited for writing and stored new contents: heals */

@@ -1,4 +1,4 @@
-/* Included for blocks of LANES channels, each a VEC: the activations that tiles apply while outputs are in registers. */
+/* Included for blocks of LANES channels, each a VEC: activations that tiles apply while outputs are in registers. */
 
 /* v where the mask is set, else u */
 #define CHOOSE(mask, v, u) ((VEC)(((mask) & (MASK)(v)) | (~(mask) & (MASK)(u))))
