@@ -19,12 +19,27 @@ def _like_alpha(ins, **_):
     return [ins[0]]
 
 
+MOST_TERMS, LARGE = 1e4, 1e6
+
+
 def _slope(xp: Any, alpha: Array, drawn: Array) -> Array:
-    """dz/da where z moves with a so that P(a, z) stays: -(dP/da) / (dP/dz), from the series
-    P(a, z) = z^a e^-z sum z^k / Gamma(a + k + 1)."""
+    """dz/da where z moves with a so that P(a, z) stays: -(dP/da) / (dP/dz). 0 where z is not above
+    0."""
     a, z = alpha.astype("float64"), drawn.astype("float64")
-    inside = z > 0
-    z = xp.where(inside, z, 1.0)
+    short = (z > 0) & (a < LARGE) & (z - a < MOST_TERMS)
+    series = _slope_by_series(xp, xp.where(short, a, 1.0), xp.where(short, z, 1.0))
+    a, z = xp.where(short, 1.0, a), xp.where(short | (z <= 0), 1.0, z)
+    # a normal number moved by Wilson and Hilferty's cube root
+    root = xp.cbrt(z / a)
+    near = root**3 + root**2 / (3 * a) - 1.5 * root**2 * (root - 1 + 1 / (9 * a))
+    # far out: of the first term of the tail, z^(a - 1) e^-z / Gamma(a)
+    tail = (xp.log(z) - special.polygamma(xp, a, 0)) / (1 - (a - 1) / z)
+    rest = xp.where(z > 2 * a, tail, near)
+    return xp.where(short, series, xp.where(drawn > 0, rest, 0.0))
+
+
+def _slope_by_series(xp: Any, a: Array, z: Array) -> Array:
+    """Of P(a, z) = z^a e^-z sum z^k / Gamma(a + k + 1)."""
     gap = xp.log(z) - special.polygamma(xp, a + 1, 0)
     term = 1 / a
     total = term * gap
@@ -37,7 +52,7 @@ def _slope(xp: Any, alpha: Array, drawn: Array) -> Array:
         total = total + step
         # both parts of the tail fall once k exceeds z - a
         if not xp.any((xp.abs(step) > 1e-17 * xp.abs(total)) | (k < z - a)):
-            return xp.where(inside, -z * total, 0.0)
+            return -z * total
 
 
 operator(

@@ -2,9 +2,12 @@
 depend on batches and threads."""
 
 import numpy as np
+import plait as mx
 import pytest
 from native_calls import normal, on_lane, random_call
 from plait.engine import lib
+from plait.kernels.record import lookup
+from plait.ndarray.invoke import invoke
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -90,3 +93,19 @@ def test_random_numbers_on_the_lane():
     (lane,) = on_lane("_random_uniform", [], [], attrs)
     serial = [random_call("_random_uniform", float(call), 11.0, **attrs)[0] for call in range(3)]
     assert any(np.array_equal(lane, s) for s in serial)
+
+
+@pytest.mark.parametrize("p", [0.01, 0.3, 0.9, 0.999])
+def test_gamma_slopes_of_any_size(p):
+    """Of shapes up to 10^9, whose series would take as many terms; and of what has none."""
+    special = pytest.importorskip("scipy.special")
+    a = np.array([0.3, 2.0, 50.0, 1e3, 9e5, 1.1e6, 1e7, 1e9])
+    h = np.where(a < 1e3, 1e-4, 1e-3) * a
+    z = special.gammaincinv(a, p)
+    want = (special.gammaincinv(a + h, p) - special.gammaincinv(a - h, p)) / (2 * h)
+    arrays = [mx.nd.array(v, dtype="float64") for v in (a, z)]
+    np.testing.assert_allclose(
+        invoke(lookup("_gamma_slope"), arrays, {}).asnumpy(), want, rtol=2e-5
+    )
+    odd = mx.nd.array([np.inf, 1, np.nan, 1, 5]), mx.nd.array([np.inf, np.inf, 1, 0, 65504])
+    assert invoke(lookup("_gamma_slope"), odd, {}).asnumpy()[3] == 0
