@@ -43,7 +43,7 @@ class Sample:
         """The result at one length. Raises AssertionError, or what the call raises if the reference
         has a result."""
         call = self._call(n, self.dtype)
-        if call is not None and not call.random():
+        if call is not None and not call.random() and not self._promises():
             eager, refusal = attempt(call.eager)
             if refusal is None:
                 call.hold_result(eager)
@@ -100,10 +100,22 @@ class Sample:
             f"{self.op.name}: gradient: {got} by backward, {slopes[0]} by differences"
         )
 
+    def _promises(self) -> bool:
+        """Would values be drawn anew that the callers of an operator of plait's own promise: a
+        vector in order, so many places?"""
+        return not samples.is_public(self.op) and self.axis in self._kinds().get("values", ())
+
+    def _kinds(self) -> dict[str, set[int]]:
+        """The sizes of the sample's inputs, by how these are drawn."""
+        kinds: dict[str, set[int]] = {}
+        for given in self.case.inputs:
+            kinds.setdefault(samples.kind_of(given), set()).update(samples.shape_of(given))
+        return kinds
+
     def _draws_places(self, n: int) -> bool:
         """Are indices drawn that are equal, where the sample's are not, or beyond the end? There
         results jump."""
-        kinds = {samples.kind_of(g): samples.shape_of(g) for g in self.case.inputs}
+        kinds = self._kinds()
         return self.axis in kinds.get("values", ()) or (
             n < self.axis and not kinds.keys().isdisjoint(("ints", "values"))
         )
