@@ -27,7 +27,7 @@ typedef struct { uint64_t var, data, writes; } pl_version;
 /* From now on these arrays are watched. Returns what pl_watched_writes did before: while it still does, all versions
  * that were asked for since then are the same. 0: they may change at any time. */
 uint64_t pl_arrays_versions(const uintptr_t *arrays, int n, pl_version *versions);
-uint64_t pl_watched_writes(void);             /* writes of watched arrays that were pushed, plus 1 */
+uint64_t pl_watched_writes(void);             /* grows when a write of a watched array is pushed, or one is exposed */
 void pl_array_overwritten(uintptr_t array);   /* the caller waited for writing and stored new contents: heals */
 /* cffi stops reading here */
 
