@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from .graph import Value, topological
 
@@ -23,6 +23,27 @@ def digest(outputs: Sequence[Value], inputs: Sequence[Value], *more: Any) -> str
         numbers.setdefault(node, str(len(lines)))
     ends = [(numbers[v.node], v.index) for v in outputs]
     return hashed(*lines, ends, *more)
+
+
+class Expression(NamedTuple):
+    """A value as a function of variables: the variables and constants below it, in order, and a
+    digest that counts the names of the former and what the latter hold."""
+
+    key: str
+    used: list[Value]
+    fixed: list[Value]
+
+
+def expression(
+    value: Value, variables: Mapping[Value, Any], constants: Mapping[Value, Any]
+) -> Expression:
+    """variables: their names, as plain data; constants: their arrays."""
+    inside = {n for n in topological([value]) if n.op is None}
+    used = [v for v in variables if v.node in inside]
+    fixed = [v for v in constants if v.node in inside]
+    names = [variables[v] for v in used]
+    contents = [hashed(constants[v].asnumpy().tobytes().hex()) for v in fixed]
+    return Expression(digest([value], [*used, *fixed], names, contents), used, fixed)
 
 
 def hashed(*parts: Any) -> str:

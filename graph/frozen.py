@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ..engine.error import MXNetError
 from ..kernels.record import lookup
 from .branches import at_once
-from .digest import digest, hashed
+from .digest import expression
 from .graph import Value, topological, typed_node, variable
 from .passes import before_gradient, fused
 from .program import Program, assemble, compiled_parts
@@ -112,11 +112,9 @@ class Prepared:
         """The array of a prepared value: as it is there, in another layout, or computed."""
         reordered = v.node.op is REORDER
         base = v.node.inputs[0] if reordered else v
-        inside = {n for n in topological([base]) if n.op is None}
-        used = [x for x in kept if x.node in inside]
-        fixed = [x for x in constants if x.node in inside]
-        contents = [hashed(constants[x].asnumpy().tobytes().hex()) for x in fixed]
-        key = digest([base], [*used, *fixed], [names[kept[x]] for x in used], contents), device
+        by_name = {x: names[i] for x, i in kept.items()}
+        expr, used, fixed = expression(base, by_name, constants)
+        key = expr, device
         known = self.arrays.setdefault(key, {})
         layout = v.type.layout
         if layout not in known and known:

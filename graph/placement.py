@@ -247,8 +247,10 @@ class PlacedProgram:
         free: Sequence[int] = (),
         layouts: Mapping[Value, str] | None = None,
         wanted: Sequence[Context] = (),
+        prepacks: Any = None,
     ):
-        """wanted: devices of outputs for which no input decides."""
+        """wanted: devices of outputs for which no input decides. prepacks: not used, as programs of
+        one graph may be cut in other places."""
         outputs, variables = extract(outputs, inputs)
         place = Placement(
             outputs, dict(zip(variables, devices)), devices[0], dict(zip(outputs, wanted))

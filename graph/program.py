@@ -4,7 +4,7 @@ engine operation."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ from ..kernels.spec import Spec, spec
 from ..kernels.strided_copies import join_offsets
 from ._graph import assign_buffers, kinds
 from .branches import at_once, find_sections
+from .digest import expression
 from .effects import Effects
 from .graph import Node, Origin, Value, rewrite, topological, typed_node, variable
 from .passes import compile_passes, fused, optimize
@@ -120,7 +121,7 @@ class Program:
     open_scalars: tuple[OpenScalar, ...]
     ops: tuple[Operator, ...]
     out_specs: tuple[Spec, ...]
-    prepack: Any  # a Prepack, or frozen.Fixed, or None
+    prepack: Any  # a Prepack, Prepacks, frozen.Fixed, or None
     reads: tuple[int, ...] | None
     tier: int
 
@@ -189,13 +190,14 @@ class Program:
 
 
 class Prepack:
-    """What a program computes from its stable inputs alone: once, and again when one of them was
-    written."""
+    """What programs of one graph compute from their stable inputs alone: once, and again when one
+    of them was written."""
 
-    __slots__ = ("_state", "inputs", "program")
+    __slots__ = ("__weakref__", "_state", "inputs", "keys", "program")
 
-    def __init__(self, program: Program, inputs: Sequence[int]):
-        self.program, self.inputs = program, tuple(inputs)  # of the main program, by number
+    def __init__(self, program: Program, inputs: Sequence[int], keys: Sequence[Any]):
+        """inputs: of the main program, by number. keys: of the results; see prepacked."""
+        self.program, self.inputs, self.keys = program, tuple(inputs), tuple(keys)
         # versions, the arrays they are of, results; what they were `held` in, and pl_watched_writes
         self._state: tuple = (None, (), (), None, 0)
 
@@ -212,6 +214,60 @@ class Prepack:
         self._state = now, given, made, held, written
         return made
 
+    @property
+    def specs(self) -> Sequence[Spec]:
+        """Of the results."""
+        return self.program.out_specs
+
+
+class Prepacks:
+    """Results of several. places: for each, the number of its Prepack and its number there."""
+
+    __slots__ = ("parts", "places")
+
+    def __init__(self, parts: Sequence[Prepack], places: Sequence[tuple[int, int]]):
+        self.parts, self.places = tuple(parts), tuple(places)
+
+    def results(self, inputs: Sequence, location: int, held: Sequence = ()) -> list:
+        """As of a Prepack."""
+        made = [p.results(inputs, location, held) for p in self.parts]
+        return [made[i][j] for i, j in self.places]
+
+    @property
+    def specs(self) -> Sequence[Spec]:
+        """Of the results."""
+        return [self.parts[i].specs[j] for i, j in self.places]
+
+
+def prepacked(
+    wanted: Sequence[Value],
+    variables: Mapping[Value, int],
+    constants: Mapping[Value, Any],
+    device: Any,
+    name: str,
+    known: MutableMapping[tuple, Prepack],
+) -> Prepack | Prepacks:
+    """What computes these values. variables: their numbers among the inputs of the main program.
+    known: what other programs of the same graph prepack, by the keys of the results; gets what is
+    new. So programs for many sizes share their weights."""
+    expressions = [expression(v, variables, constants) for v in wanted]
+    keys = [(e.key, str(device)) for e in expressions]
+    parts = [known.get(key) for key in keys]
+    new = [i for i, part in enumerate(parts) if part is None]
+    if new:
+        values = fused([wanted[i] for i in new], device)
+        used = dict.fromkeys(v for i in new for v in expressions[i].used)
+        program = assemble(values, [*used, *constants], device, name + ".prepack", 1)
+        program.constants = tuple(constants.values())
+        made = Prepack(program, [variables[v] for v in used], [keys[i] for i in new])
+        known.update(dict.fromkeys(made.keys, made))
+        parts.append(made)
+    parts = [part for part in dict.fromkeys(parts) if part is not None]
+    place = {key: (i, j) for i, part in enumerate(parts) for j, key in enumerate(part.keys)}
+    places = [place[key] for key in keys]
+    one = len(parts) == 1 and places == [(0, j) for j in range(len(parts[0].keys))]
+    return parts[0] if one else Prepacks(parts, places)
+
 
 def lower(
     outputs: Sequence[Value],
@@ -224,6 +280,7 @@ def lower(
     free: Sequence[int] = (),
     layouts: dict[Value, str] | None = None,
     first: Sequence[int] = (),
+    prepacks: MutableMapping[tuple, Prepack] | None = None,
 ) -> Program:
     """Lowers a typed graph. Every variable of the graph must be among `inputs` (variables, or
     values computed elsewhere).
@@ -232,7 +289,8 @@ def lower(
     stable: inputs that seldom change: at tier 1 what depends on them alone is prepacked.
     free: numbers of outputs whose memory layout the passes may choose; `out_specs` tell it.
     layouts: of inputs that are not row-major. first: numbers of outputs that others wait for: what
-    they need runs before the rest. The others come in their order.
+    they need runs before the rest. The others come in their order. prepacks: what other programs of
+    the graph prepack; see prepacked.
 
     Operators that mutate inputs write into the given arrays. An output that is an input or appears
     twice is copied.
@@ -248,16 +306,9 @@ def lower(
     outputs = fused(outputs, device)
     if wanted:
         seldom = set(stable)
-        places = [i for i, v in enumerate(inputs) if v in seldom]
-        folded = assemble(
-            fused(wanted, device),
-            [*(variables[i] for i in places), *constants],
-            device,
-            name + ".prepack",
-            tier,
-        )
-        folded.constants = tuple(constants.values())
-        prepack = Prepack(folded, places)
+        numbers = {variables[i]: i for i, v in enumerate(inputs) if v in seldom}
+        known = {} if prepacks is None else prepacks
+        prepack = prepacked(wanted, numbers, constants, device, name, known)
         if seldom:
             nodes = set(topological(outputs))
             reads = tuple([i for i, v in enumerate(given) if v.node in nodes])

@@ -157,7 +157,7 @@ class Call(NamedTuple):
         f, p = self.forward, self.forward.program
         nbytes = [s.nbytes for s in f.in_specs]
         data = sum(nbytes[i] for i in self.data)
-        prepack = [s.nbytes for s in p.prepack.program.out_specs] if p.prepack else []
+        prepack = [s.nbytes for s in p.prepack.specs] if p.prepack else []
         used = {
             "parameters": sum(nbytes) - data,
             "prepared": sum(prepack) + sum(a._spec.nbytes for a in p.constants),

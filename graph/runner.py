@@ -5,7 +5,7 @@ callers do."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 from ..engine import Context, log
@@ -41,11 +41,15 @@ class Source(Derived):
     """What a Signature compiles: a typed graph, and what is wanted of it. See Signature.
 
     typed: makes the graph of this source; called when it is first read, and again after `forget`.
-    recipes: of graphs that differ in the sizes of inputs only, by kind; None for others.
+    recipes: of graphs that differ in the sizes of inputs only, by kind; None for others. prepacks:
+    what sources of the same graph prepack; see program.prepacked.
     """
 
     parts = ("outputs", "variables", "bounds")
-    __slots__ = (*parts, "device", "in_specs", "name", "recipes", "recompute", "requests", "typed")
+    __slots__ = (
+        *(*parts, "device", "in_specs", "name", "prepacks", "recipes", "recompute", "requests"),
+        "typed",
+    )
     bounds: Sequence[Value]
     outputs: Sequence[Value]
     variables: Sequence[Value]
@@ -59,9 +63,11 @@ class Source(Derived):
         requests: tuple[str, ...],
         recompute: bool | float | str,
         recipes: Recent | None = None,
+        prepacks: MutableMapping | None = None,
     ):
         self.name, self.typed, self.in_specs, self.device = name, typed, in_specs, device
         self.requests, self.recompute, self.recipes = requests, recompute, recipes
+        self.prepacks = prepacks
 
     def derive(self) -> dict[str, Any]:
         return dict(zip(self.parts, self.typed(self)))
@@ -109,12 +115,15 @@ class Signature(Tiered):
         recompute: bool | float | str = False,
         mode: tuple = (),
         recipes: Recent | None = None,
+        prepacks: MutableMapping | None = None,
     ):
-        """typed, recipes: see Source. device: of a graph without inputs. Calls are counted
+        """typed, recipes, prepacks: see Source. device: of a graph without inputs. Calls are counted
         after `begin`."""
         self.name, self.data, self.mode, self.stable = name, data, mode, stable
         recompute = recompute or residuals.default
-        self.source = Source(name, typed, in_specs, device, tuple(requests), recompute, recipes)
+        self.source = Source(
+            name, typed, in_specs, device, tuple(requests), recompute, recipes, prepacks
+        )
         self.wanted = any(r != "null" for r in requests)
 
     in_specs = property(lambda self: self.source.in_specs)
@@ -261,6 +270,7 @@ class Forward(Derived):
             tier=self.tier,
             stable=[variables[i] for i in self.stable],
             free=residuals.free(kept, len(outputs)),
+            prepacks=source.prepacks,
         )
 
     def _exact(self, sizes: Sequence | None) -> tuple[Graphs, tuple]:

@@ -29,11 +29,15 @@ class Native(NamedTuple):
 
 class Wanted(NamedTuple):
     """Memory layouts of a call's inputs and outputs. memory: the operator may as well run on what
-    lies in the arrays' memory, with the row-major types `memory` (inputs, then outputs)."""
+    lies in the arrays' memory, with the row-major types `memory` (inputs, then outputs).
+
+    prepared: numbers of inputs whose layout pays if it is made once, not in each call: weights that
+    seldom change."""
 
     ins: Sequence[str]
     outs: Sequence[str]
     memory: Sequence[Type] | None = None
+    prepared: Sequence[int] = ()
 
 
 Entry = Callable[[Operator, Types, Types, Attrs], Native | None]

@@ -210,6 +210,7 @@ class CachedGraph:
         graph = self.outputs, self.bounds, self.inputs
         self.typed = [partial(_typed, graph, train) for train in (False, True)]
         self.recipes = Recent(MAX_KINDS)
+        self.prepacks: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
         self.aside = Recent(MAX_ASIDE)
         dropped = partial(put_aside, self.aside)
         self.entries = Recent(N_COMPILED, MAX_INSTRUCTIONS, weight, dropped)
@@ -298,6 +299,7 @@ class CachedGraph:
             recompute=self.recompute,
             mode=(len(stable),),
             recipes=self.recipes,
+            prepacks=self.prepacks,
         )
 
     def _reason(self, arrays, wanted) -> str:

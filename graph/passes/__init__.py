@@ -3,7 +3,7 @@ first graph reaches it, by the compiler's thread."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...kernels import backend as backends
@@ -53,7 +53,7 @@ def compile_passes(
     outputs: Sequence[Value],
     device: Any,
     free: Sequence[int] = (),
-    stable: Collection[Value] = (),
+    stable: Sequence[Value] = (),
 ) -> list[Value]:
     """A typed graph that computes the same within rounding, with operators of whole patterns and
     with memory layouts that these like (tier 1).
@@ -77,7 +77,7 @@ def compile_passes(
         lambda graph: expand(graph, backend.kernels),
         loss_head,
         norm_sums,
-        lambda graph: layout(graph, backend.kernels, free),
+        lambda graph: layout(graph, backend.kernels, free, stable),
     ):
         outputs = each(outputs)
         if checking:

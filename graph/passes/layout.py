@@ -2,7 +2,8 @@
 keep such a layout from one operator to the next.
 
 A kernel table says what an operator wants (`Table.wants`); an array changes its layout only where
-two disagree. Changes of parameters depend on them alone, and so land in a prepack program.
+two disagree. Changes of parameters depend on them alone, and so land in a prepack program. Some
+layouts pay there only.
 """
 
 from __future__ import annotations
@@ -11,17 +12,24 @@ from collections.abc import Sequence
 
 from ...kernels.native import Table, Wanted
 from ...kernels.record import Operator, Type, lookup
-from ..graph import Node, Value, rewrite, typed_node
+from ..graph import Node, Value, rewrite, topological, typed_node
+from .prepack import settled
 
 
-def layout(outputs: Sequence[Value], kernels: Table, free: Sequence[int] = ()) -> list[Value]:
+def layout(
+    outputs: Sequence[Value],
+    kernels: Table,
+    free: Sequence[int] = (),
+    stable: Sequence[Value] = (),
+) -> list[Value]:
     """The graph with `_reorder` nodes where layouts change; outputs are row-major, but those whose
-    numbers are in `free`.
+    numbers are in `free`. stable: see compile_passes.
 
     Where an operator may, it runs on views of the memory, which need no layout: see fuse.py.
     """
     if not kernels.layouts:
         return list(outputs)
+    prepared = _prepared(outputs, kernels, stable)
     stored: dict[tuple[Value, str], Value] = {}
     memory: dict[tuple[Value, Type], Value] = {}
 
@@ -38,7 +46,7 @@ def layout(outputs: Sequence[Value], kernels: Table, free: Sequence[int] = ()) -
         if node.op is None or node.op is REORDER:
             return None
         found = kernels.wanted(node.op, [v.type for v in inputs], node.types, node.attrs)
-        if found is None:
+        if found is None or not all(node.inputs[i] in prepared for i in found.prepared):
             found = Wanted([""] * len(inputs), [t.layout for t in node.types])
         given = [as_layout(v, tag) for v, tag in zip(inputs, found.ins)]
         types = [t._replace(layout=tag) for t, tag in zip(node.types, found.outs)]
@@ -56,6 +64,23 @@ def layout(outputs: Sequence[Value], kernels: Table, free: Sequence[int] = ()) -
     made = rewrite(outputs, replace)
     keep = set(free)
     return [v if i in keep else as_layout(v, outputs[i].type.layout) for i, v in enumerate(made)]
+
+
+def _prepared(outputs: Sequence[Value], kernels: Table, stable: Sequence[Value]) -> set[Value]:
+    """Weights that follow from stable variables, and that all who read them want prepared in one
+    layout."""
+    if not stable:
+        return set()
+    fixed = settled(outputs, stable).union(v.node for v in stable)
+    wishes: dict[Value, set[str]] = {v: {""} for v in outputs}
+    for node in topological(outputs):
+        if node.op is None or not any(v.node in fixed for v in node.inputs):
+            continue
+        found = kernels.wanted(node.op, [v.type for v in node.inputs], node.types, node.attrs)
+        for i, v in enumerate(node.inputs):
+            tag = found.ins[i] if found and i in found.prepared else ""
+            wishes.setdefault(v, set()).add(tag)
+    return {v for v, tags in wishes.items() if v.node in fixed and "" not in tags and len(tags) == 1}
 
 
 REORDER, MEMORY, FROM_MEMORY = map(lookup, ("_reorder", "_memory", "_from_memory"))

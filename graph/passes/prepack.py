@@ -14,6 +14,24 @@ from ..effects import Effects
 from ..graph import Node, Value, rewrite, topological, variable
 
 
+def settled(outputs: Sequence[Value], stable: Sequence[Value]) -> set[Node]:
+    """The nodes whose values follow from stable variables alone; without the variables."""
+    order = topological(outputs)
+    pinned = Effects(order).pinned
+    known = {v.node for v in stable}
+    found: set[Node] = set()
+    for node in order:
+        if (
+            node.inputs
+            and node not in pinned
+            and not node.operation.is_random(node.attrs)
+            and not node.has_open_scalars
+            and all(v.node in known or v.node in found for v in node.inputs)
+        ):
+            found.add(node)
+    return found
+
+
 def split_prepack(
     outputs: Sequence[Value], stable: Sequence[Value]
 ) -> tuple[list[Value], list[Value], list[Value]]:
@@ -22,19 +40,7 @@ def split_prepack(
 
     stable: variables. Views stay in the rest: they cost nothing there, and memory as a result.
     """
-    order = topological(outputs)
-    effects = Effects(order)
-    known = {v.node for v in stable}
-    first: set[Node] = set()
-    for node in order:
-        if (
-            node.inputs
-            and node not in effects.pinned
-            and not node.operation.is_random(node.attrs)
-            and not node.has_open_scalars
-            and all(v.node in known or v.node in first for v in node.inputs)
-        ):
-            first.add(node)
+    first = settled(outputs, stable)
     wanted: dict[Value, Value] = {}
 
     def want(v: Value) -> None:
@@ -43,7 +49,7 @@ def split_prepack(
         if v.node in first:
             wanted.setdefault(v, variable("prepared", v.type))
 
-    for node in order:
+    for node in topological(outputs):
         if node not in first:
             for v in node.inputs:
                 want(v)

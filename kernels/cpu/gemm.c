@@ -35,6 +35,8 @@ static int matmul(const plk_matmul *p, void *const *bufs)
 {
     if (p->m == 0 || p->n == 0)
         return PL_OK;
+    if (p->panel)
+        return (p->m < 4 ? plk_matmul_thin : plk_matmul_run)(p, bufs, NULL);
     if (p->n == 1 && p->m > 1 && p->c_row == 1 && p->k > 0 && !bufs[2] && !bufs[6]) {    /* C^T is one row */
         plk_matmul t = *p;    /* with the same epilogue */
         t.m = 1, t.n = p->m;
@@ -49,7 +51,7 @@ static int matmul(const plk_matmul *p, void *const *bufs)
 int plk_sgemm(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda, const float *b,
               int64_t ldb, float beta, float *c, int64_t ldc, int n_threads)
 {
-    plk_matmul p = {m, n, k, ta ? 1 : lda, ta ? lda : 1, tb ? 1 : ldb, tb ? ldb : 1, ldc, alpha, beta, PLK_ACT_NONE,
+    plk_matmul p = {m, n, k, ta ? 1 : lda, ta ? lda : 1, tb ? 1 : ldb, tb ? ldb : 1, ldc, 0, alpha, beta, PLK_ACT_NONE,
                      n_threads, PLK_ACT_NONE};
     void *bufs[7] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, NULL, NULL, c, NULL, NULL};
     return matmul(&p, bufs);
@@ -80,7 +82,9 @@ PLK_KERNEL(plk_gemm_run)
     void *pre = g->keep ? bufs[at++] : NULL, *sums = g->sums ? bufs[at++] : NULL;
     int64_t lda = g->transpose_a ? g->m : g->k, ldb = g->transpose_b ? g->k : g->n;
     plk_matmul p = {g->m, g->n, g->k, g->transpose_a ? 1 : lda, g->transpose_a ? lda : 1, g->transpose_b ? 1 : ldb,
-                     g->transpose_b ? ldb : 1, g->n, g->alpha, 0, g->act, many ? 1 : n_threads, g->slope};
+                     g->transpose_b ? ldb : 1, g->n, g->panel, g->alpha, 0, g->act, many ? 1 : n_threads, g->slope};
+    if (g->panel)
+        p.b_depth = g->panel, p.b_column = 1;
     (void)scalars;
     if (!many)
         return matmul(&p, (void *[]){bufs[0], bufs[1], bias, residual, c, pre, sums});

@@ -13,7 +13,8 @@ enum { LANES = 8, ROWS = 3 };
 #else
 enum { LANES = 4, ROWS = 3 };
 #endif
-enum { DOTS = 4, WIDE = 64, SMALL_ROWS = 4, PAIR = 2 * LANES };
+enum { DOTS = 4, WIDE = 64, SMALL_ROWS = 4, PAIR = 2 * LANES,
+       PIECES = WIDE / PAIR < 4 ? WIDE / PAIR : 4, MOST_ROWS = 3, STEPS = 64 };
 typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -133,11 +134,68 @@ static void rows(const float *x, int64_t x_step, const float *b, int64_t b_depth
     memcpy(out, acc, sizeof acc);
 }
 
+/* out[r * WIDE + i * PAIR + q] += row r of A . column q of pieces[i] over k steps; lines of pieces are b_step apart */
+static inline __attribute__((always_inline)) void
+side_by_side(const int n_rows, const int n_pieces, const float *a, int64_t a_row, int64_t a_depth,
+             const float *const *pieces, int64_t b_step, int64_t k, float *out)
+{
+    vector acc[MOST_ROWS][2 * PIECES];
+    _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++)
+        _Pragma("GCC unroll 8") for (int c = 0; c < 2 * n_pieces; c++)
+            acc[r][c] = *(const vector *)(out + r * WIDE + c * LANES);
+    _Pragma("GCC unroll 1") for (int64_t d = 0; d < k; d++) {
+        vector x[MOST_ROWS];
+        _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++)
+            x[r] = a[r * a_row + d * a_depth] - (vector){0};
+        _Pragma("GCC unroll 8") for (int c = 0; c < 2 * n_pieces; c++) {
+            vector y = ((const vector *)(pieces[c / 2] + d * b_step))[c % 2];
+            _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++)
+                acc[r][c] += x[r] * y;
+        }
+    }
+    _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++)
+        _Pragma("GCC unroll 8") for (int c = 0; c < 2 * n_pieces; c++)
+            *(vector *)(out + r * WIDE + c * LANES) = acc[r][c];
+}
+
+/* As strip, of a B in panels. Pieces of these are read side by side, or some steps of each in turns, as that many
+ * streams are faster than one. out: zeros */
+static void strip_of_panels(const plk_matmul *p, int64_t n_rows, const float *a, const float *b, int64_t j, int64_t n,
+                            float *out)
+{
+    const int64_t steps = n_rows == 1 ? p->k : STEPS;
+    for (int64_t i = 0; i * PAIR < n; i += PIECES, out += PIECES * PAIR) {
+        const float *pieces[PIECES];
+        for (int c = 0; c < PIECES; c++)
+            pieces[c] = plk_column(p, b, j + least(i + c, (n - 1) / PAIR) * PAIR);
+        for (int64_t d = 0; d < p->k; d += steps) {
+            const float *at = a + d * p->a_depth;
+            int64_t some = least(steps, p->k - d);
+#define CALL(n, n_pieces, c) \
+    side_by_side(n, n_pieces, at, p->a_row, p->a_depth, pieces + c, p->b_depth, some, out + c * PAIR)
+            if (n_rows == 1)
+                CALL(1, PIECES, 0);
+            for (int c = 0; c < PIECES && n_rows > 1; c += 2)
+                if (n_rows == 2)
+                    CALL(2, 2, c);
+                else
+                    CALL(3, 2, c);
+#undef CALL
+            for (int c = 0; c < PIECES; c++)
+                pieces[c] += some * p->b_depth;
+        }
+    }
+}
+
 /* out (n_rows x n, WIDE apart) = columns [j, j + n) of a few rows of the product */
 static void strip(const plk_matmul *p, int64_t n_rows, const float *a, const float *b, int64_t j, int64_t n,
                   float *out)
 {
     int64_t done = 0, apart = (n + DOTS - 1) / DOTS;
+    if (p->panel) {
+        strip_of_panels(p, n_rows, a, b, j, n, out);
+        return;
+    }
     b += j * p->b_column;
     if (p->b_depth == 1 && p->a_depth == 1 && n >= DOTS) {
         /* DOTS columns that are far apart: each is read on where it ended, as processors expect of a reader */

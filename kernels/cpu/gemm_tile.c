@@ -13,21 +13,27 @@
 #include "tile.h"
 
 enum { TASK_ROWS = 96, TASK_TILES = TASK_ROWS / ROWS, MAX_K = 2048, MAX_GROUPS = 64, TASKS_LEFT = 4, LEAST_TILES = 4,
-       IN_PLACE = 12, PAGE = 1024, PAGES = 128, SHORT = 64 };
+       IN_PLACE = 12, MOST_SHORT = 4, PAGE = 1024, PAGES = 128, SHORT = 64 };
 enum { LEAST_PACKED = 4 * MAX_K * COLUMNS, MOST_PACKED = 2 << 20 };    /* bytes of a stripe of B */
 
 typedef struct { const float *bias, *residual; float *c, *pre, *sums; } ends;
 
 /* The operands of a tile: rows of A, packed (apart = 0) or in place, and columns of B. keep: where the tile packs
- * these, or NULL */
-typedef struct { const float *a, *b; int64_t apart, b_step; float *keep; } operands;
+ * these, or NULL. soon: as many lines like those of B, to be fetched into the L2 cache, or NULL */
+typedef struct { const float *a, *b; int64_t apart, b_step; float *keep; const float *soon; } operands;
 
 static inline void multiply(const plk_matmul *p, const operands *x, int64_t rows, int64_t depth, float beta,
                             const float *bias, float *out, int64_t out_step)
 {
-    if (x->keep)
+    if (x->keep && rows <= FEW_ROWS)
+        (p->a_depth == 1 ? few_rows_keep : few_steps_keep)(depth, x->a, x->keep, x->b, x->b_step, p->alpha, beta, bias,
+                                                           out, out_step);
+    else if (x->keep)
         (p->a_depth == 1 ? tile_rows_keep : tile_steps_keep)(depth, x->a, x->keep, x->b, x->b_step, p->alpha, beta,
                                                              bias, out, out_step);
+    else if (x->soon)
+        (rows <= FEW_ROWS ? few_rows_soon : tile_rows_soon)(depth, x->a, x->soon, x->b, x->b_step, p->alpha, beta, bias,
+                                                            out, out_step);
     else if (rows <= FEW_ROWS)
         (p->a_depth == 1 ? few_rows : few_steps)(depth, x->a, x->b, x->b_step, p->alpha, beta, bias, out, out_step);
     else if (!x->apart)
@@ -38,14 +44,14 @@ static inline void multiply(const plk_matmul *p, const operands *x, int64_t rows
 }
 
 /* One tile of C; the last block of depth also applies the epilogue. */
-static inline void finish(const plk_matmul *p, const ends *e, const operands *x, int64_t depth, int64_t i, int64_t j,
-                          int first, int last)
+static inline void finish(const plk_matmul *p, const ends *e, const operands *x, int64_t depth, int64_t i, int64_t rows,
+                          int64_t j, int first, int last)
 {
-    int64_t rows = p->m - i < ROWS ? p->m - i : ROWS, columns = p->n - j < COLUMNS ? p->n - j : COLUMNS;
+    int64_t columns = p->n - j < COLUMNS ? p->n - j : COLUMNS;
     float beta = first ? p->beta : 1, *c = e->c + i * p->c_row + j;
     const float *bias = last && e->bias ? e->bias + j : NULL;
     last = last && (e->pre || e->residual || p->act != PLK_ACT_NONE);
-    if (rows == ROWS && columns == COLUMNS && !last) {
+    if ((rows == ROWS || rows == FEW_ROWS) && columns == COLUMNS && !last) {
         multiply(p, x, rows, depth, beta, bias ? bias : no_bias, c, p->c_row);
         return;
     }
@@ -105,6 +111,30 @@ static int in_place(int64_t n_tiles, int64_t step, int64_t depth)
     return n_tiles <= 1 || (n_tiles <= IN_PLACE && step % PAGE != 0 && least(step, PAGE) * depth <= PAGES * PAGE);
 }
 
+/* How rows are cut into tiles: n_whole tiles of ROWS rows, then short ones of FEW_ROWS. */
+typedef struct { int64_t n_rows, n_whole, n_tiles; } cut;
+
+/* The cut that multiplies the fewest rows. */
+static cut cut_rows(int64_t n_rows)
+{
+    int64_t whole = up(n_rows, ROWS), fewest = whole * ROWS;
+    cut best = {n_rows, whole, whole};
+    for (int64_t n_short = 1; n_short <= MOST_SHORT; n_short++) {
+        whole = n_rows > n_short * FEW_ROWS ? up(n_rows - n_short * FEW_ROWS, ROWS) : 0;
+        if (whole * ROWS + n_short * FEW_ROWS < fewest) {
+            fewest = whole * ROWS + n_short * FEW_ROWS;
+            best = (cut){n_rows, whole, whole + n_short};
+        }
+    }
+    return best;
+}
+
+/* Where a tile begins. */
+static int64_t tile_row(const cut *c, int64_t tile)
+{
+    return tile < c->n_whole ? tile * ROWS : least(c->n_rows, c->n_whole * ROWS + (tile - c->n_whole) * FEW_ROWS);
+}
+
 /* Cache lines that are packed next: each tile prefetches some of them into the L2 cache. */
 typedef struct { const float *at; int64_t step, n_lines, length, n_each; } ahead;
 
@@ -145,9 +175,11 @@ static ahead next_a(const plk_matmul *p, const stripe *s, const float *a, const 
 static void block(const plk_matmul *p, const ends *e, const stripe *s, const float *a, const float *b, float *packed_b,
                   float *packed_a, const task *t, const task *next, int fresh)
 {
-    int64_t n_rows = t->i_end - t->i, n_tiles = up(n_rows, ROWS), n_panels = up(s->j_end - s->j, COLUMNS), depth;
+    int64_t n_rows = t->i_end - t->i, n_panels = up(s->j_end - s->j, COLUMNS), depth;
+    const cut rows = cut_rows(n_rows);
+    const int64_t n_tiles = rows.n_tiles;
     int a_here = (p->a_depth == 1 || p->a_row == 1) && in_place(up(p->n, COLUMNS), p->a_depth, s->depth);
-    int64_t n_here = a_here ? n_rows / ROWS * ROWS : 0;
+    int64_t n_here = a_here ? least(rows.n_whole, n_rows / ROWS) : 0;    /* tiles that are read in place */
     int b_here = p->b_column == 1 && in_place(up(p->m, ROWS), p->b_depth, s->depth);
     int again = t->i > 0 || t->i_end < p->m;      /* other tasks read these panels of B */
     float *sums = s->j == 0 && e->sums ? e->sums + t->i : NULL;
@@ -157,8 +189,10 @@ static void block(const plk_matmul *p, const ends *e, const stripe *s, const flo
     do {                                          /* once also if the depth is 0: for the epilogue */
         depth = least(s->depth, s->k_end - d);
         const float *from = a + t->i * p->a_row + d * p->a_depth;
-        if (n_here < n_rows)
-            pack_a(packed_a + n_here * DEPTH, from + n_here * p->a_row, p->a_row, p->a_depth, n_rows - n_here, depth);
+        for (int64_t n = n_here; n < n_tiles; n++) {
+            int64_t i = tile_row(&rows, n), height = tile_row(&rows, n + 1) - i;
+            pack_a(packed_a + n * ROWS * DEPTH, from + i * p->a_row, p->a_row, p->a_depth, height, depth);
+        }
         if (sums)
             add_sums(sums, p, from, n_rows, depth);
         ahead f = fresh ? (ahead){0} : next_a(p, s, a, t, next, d + depth, n_tiles * n_panels);
@@ -166,14 +200,16 @@ static void block(const plk_matmul *p, const ends *e, const stripe *s, const flo
         int64_t inner = depth > SHORT ? n_tiles : n_panels, outer = n_tiles * n_panels / inner;
         for (int64_t o = 0; o < outer; o++)
             for (int64_t n = 0; n < inner; n++) {
-                int64_t i = (depth > SHORT ? n : o) * ROWS, q = depth > SHORT ? o : n, j = s->j + q * COLUMNS;
-                const float *panel = b + d * p->b_depth + j * p->b_column;
-                int64_t columns = least(p->n - j, COLUMNS);
-                int64_t b_step = b_here && columns == COLUMNS ? p->b_depth : COLUMNS;
+                int64_t tile = depth > SHORT ? n : o, i = tile_row(&rows, tile), height = tile_row(&rows, tile + 1) - i;
+                int64_t q = depth > SHORT ? o : n, j = s->j + q * COLUMNS, columns = least(p->n - j, COLUMNS);
+                const float *panel = plk_column(p, b, j) + d * p->b_depth, *soon = NULL;
+                int64_t b_step = p->panel || (b_here && columns == COLUMNS) ? p->b_depth : COLUMNS;
                 float *keep = NULL;
-                if (!b_here || columns < COLUMNS) {
+                if (p->panel && fresh && tile == 0 && j + COLUMNS < s->j_end)
+                    soon = plk_column(p, b, j + COLUMNS) + d * p->b_depth;
+                if (!p->panel && (!b_here || columns < COLUMNS)) {
                     float *to = packed_b + (again || depth <= SHORT ? q * COLUMNS * depth : 0);
-                    if (fresh && i == 0) {
+                    if (fresh && tile == 0) {
                         if (p->b_column == 1 && columns == COLUMNS && n_tiles >= 2 && n_here == 0) {
                             keep = to;            /* the first of many tiles packs */
                         } else {
@@ -187,11 +223,12 @@ static void block(const plk_matmul *p, const ends *e, const stripe *s, const flo
                     else
                         panel = to;
                 }
-                operands x = {packed_a + i * DEPTH, panel, 0, b_step, keep};
-                if (i < n_here)
-                    x = (operands){from + i * p->a_row, panel, p->a_depth == 1 ? p->a_row : p->a_depth, b_step, NULL};
+                operands x = {packed_a + tile * ROWS * DEPTH, panel, 0, b_step, keep, soon};
+                if (tile < n_here)
+                    x = (operands){from + i * p->a_row, panel, p->a_depth == 1 ? p->a_row : p->a_depth, b_step, NULL,
+                                   NULL};
                 fetch(&f);
-                finish(p, e, &x, depth, t->i + i, j, d == 0, d + depth >= p->k);
+                finish(p, e, &x, depth, t->i + i, height, j, d == 0, d + depth >= p->k);
             }
         packed_b += n_panels * COLUMNS * depth;
         d += depth;

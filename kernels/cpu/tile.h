@@ -91,7 +91,7 @@ __attribute__((unused)) static void pack_a(float *to, const float *a, int64_t a_
     for (int64_t i = 0; i < rows; i += ROWS, to += ROWS * DEPTH, a += ROWS * a_row) {
         int64_t some = rows - i < ROWS ? rows - i : ROWS;
         float *at = to;
-        if (some < ROWS)
+        if (some < ROWS && some != FEW_ROWS)
             memset(to, 0, sizeof(float) * (size_t)(ROWS * (depth + CHUNK - 1) / CHUNK * CHUNK));
         if (a_depth == 1) {
             for (int64_t r = 0; r < some; r++) {
@@ -161,8 +161,13 @@ static const float no_bias[COLUMNS];
     FETCH(s) \
     *(vector *)(panel + s * COLUMNS) = b0; \
     *(vector *)(panel + s * COLUMNS + WIDTH) = b1;
+#define SOON(s) \
+    if ((int)COLUMNS > LINE) \
+        __builtin_prefetch(soon + s * b_step + LINE, 0, 2); \
+    __builtin_prefetch(soon + s * b_step, 0, 2);
 #define NO(s)
 #define KEPT(n) panel += n * COLUMNS;
+#define WENT(n) soon += n * b_step;
 /* out (n_rows x COLUMNS) = alpha * rows of A times columns of B + beta * out + bias.  Lines of B are b_step apart;
  * step d of row r of A is at d / chunk * next + d * step + r * row.  more: parameters; keep, kept: whether lines of B
  * are fetched ahead, and also written to a `panel`.  noinline: it needs all registers. */
@@ -205,15 +210,21 @@ static const float no_bias[COLUMNS];
     }
 TILE(tile_rows, ROWS, , CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1, NO, NO)           /* as pack_a leaves them */
 TILE(tile_steps, ROWS, , DEPTH, 0, 1, ROWS, NO, NO)
-TILE(few_rows, FEW_ROWS, , CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1, FETCH, NO)     /* for the last rows, or all of them */
+TILE(few_rows, FEW_ROWS, , CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1, FETCH, NO)     /* for few rows */
 TILE(few_steps, FEW_ROWS, , DEPTH, 0, 1, ROWS, FETCH, NO)
 TILE(tile_rows_keep, ROWS, float *panel COMMA, CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1, KEEP, KEPT)
 TILE(tile_steps_keep, ROWS, float *panel COMMA, DEPTH, 0, 1, ROWS, KEEP, KEPT)
+TILE(few_rows_keep, FEW_ROWS, float *panel COMMA, CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1, KEEP, KEPT)
+TILE(few_steps_keep, FEW_ROWS, float *panel COMMA, DEPTH, 0, 1, ROWS, KEEP, KEPT)
+TILE(tile_rows_soon, ROWS, const float *soon COMMA, CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1, SOON, WENT)
+TILE(few_rows_soon, FEW_ROWS, const float *soon COMMA, CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1, SOON, WENT)
 TILE(tile_rows_apart, ROWS, int64_t apart COMMA, DEPTH, 0, apart, 1, NO, NO)   /* in place, in a matrix */
 TILE(tile_steps_apart, ROWS, int64_t apart COMMA, DEPTH, 0, 1, apart, NO, NO)
 #undef TILE
+#undef WENT
 #undef KEPT
 #undef NO
+#undef SOON
 #undef KEEP
 #undef FETCH
 #undef STEP

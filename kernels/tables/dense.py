@@ -6,13 +6,15 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple
 
+from ...engine import lib
 from .. import cuda
 from ..activations import NUMBERS
 from ..cpu.layout import FLOPS_PER_US, code, cost
-from ..native import Native
+from ..native import Native, Wanted
 from ..record import FLOATS, Attrs, Operator, Types
 from ..spec import ITEM_BYTES
-from . import on_cpu, on_cuda
+from . import CPU, on_cpu, on_cuda
+from .conv_fused import block
 
 
 class Call(NamedTuple):
@@ -64,9 +66,47 @@ SUMMED = ("float32", "float16", "bfloat16", "int8", "uint8")
 MOST_STEPS = {"int8": 2**31 // 128**2 - 1, "uint8": 2**31 // 255**2 - 1}
 
 
+def _panels(call: Call) -> str:
+    """The layout of a product's right operand in panels of adjacent columns."""
+    return f"{'Ab' if call.transpose_b else 'Ba'}{2 * block()}{'a' if call.transpose_b else 'b'}"
+
+
+def _product_wants(call: Call, ins: Types, outs: Types) -> Wanted | None:
+    """Panels for weights, but for those that kernels pack in no time or that are no float32."""
+    small = call.n <= 64 and -(-call.n // 32) * 32 * call.k <= lib.PLK_SMALL
+    sizes = (call.m, call.n, call.k)
+    if small or 0 in sizes or call.transpose_a or any(t.dtype != "float32" for t in (*ins, *outs)):
+        return None
+    tags = [_panels(call) if i == 1 else "" for i in range(len(ins))]
+    return Wanted(tags, [""] * len(outs), prepared=(1,))
+
+
+@CPU.wants("FullyConnected")
+def dense_wants(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Wanted | None:
+    return _product_wants(_dense(ins, outs, attrs), ins, outs)
+
+
+@CPU.wants("dot")
+def dot_wants(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Wanted | None:
+    if len(ins[0].shape) < 1 or len(ins[1].shape) != 2:
+        return None
+    return _product_wants(_dot(ins, outs, attrs), ins, outs)
+
+
+@CPU.wants("_dense")
+def fused_dense_wants(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Wanted | None:
+    return _product_wants(_fused(ins, outs, attrs), ins, outs)
+
+
 def _on_cpu(call: Call | None, ins, outs, **epilogue) -> Native | None:
     dtype = ins[0].dtype
     if call is None or dtype not in SUMMED or any(t.dtype != dtype for t in (*ins, *outs)):
+        return None
+    if ins[1].layout:
+        if ins[1].layout != _panels(call) or any(t.layout for t in (ins[0], *ins[2:], *outs)):
+            return None
+        epilogue["panel"] = 2 * block()
+    elif any(t.layout for t in (*ins, *outs)):
         return None
     n_batch, m, n, k = call.n_batch, call.m, call.n, call.k
     plain = call.alpha == 1 and not any(v for name, v in epilogue.items() if name != "bias")
@@ -78,12 +118,12 @@ def _on_cpu(call: Call | None, ins, outs, **epilogue) -> Native | None:
     return Native(kernel, ("plk_gemm", fields), us)
 
 
-@on_cpu("FullyConnected")
+@on_cpu("FullyConnected", layouts=True)
 def dense_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _on_cpu(_dense(ins, outs, attrs), ins, outs, bias=not attrs["no_bias"])
 
 
-@on_cpu("dot")
+@on_cpu("dot", layouts=True)
 def dot_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     return _on_cpu(_dot(ins, outs, attrs), ins, outs)
 
@@ -93,7 +133,7 @@ def batch_dot_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native
     return _on_cpu(_batch_dot(ins, outs, attrs), ins, outs)
 
 
-@on_cpu("_dense")
+@on_cpu("_dense", layouts=True)
 def fused_dense_cpu(op: Operator, ins: Types, outs: Types, attrs: Attrs) -> Native | None:
     numbers = {k: NUMBERS[attrs[k]] for k in ("act", "slope")}
     flags = {k: attrs[k] for k in ("bias", "residual", "keep")}

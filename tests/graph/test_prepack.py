@@ -116,3 +116,66 @@ def test_changes_of_parameters_are_seen_by_predictions():
     net.cast("float64")
     x = x.astype("float64")
     expect()
+
+
+def _compiled(net, *inputs):
+    for x in inputs:
+        for _ in range(40):
+            net(x)
+    wait_compiled()
+    (trace,) = set(net._traces.values())
+    return [e.serving.program.prepack for e in trace.graph.entries.values()]
+
+
+def test_programs_for_many_sizes_share_prepared_weights():
+    """Dense weights in panels: one array for all sizes; the head's size differs from the body's."""
+    net = gluon.nn.HybridSequential()
+    net.add(gluon.nn.Dense(70, activation="relu", in_units=80), gluon.nn.Dense(90, in_units=70))
+    net.initialize()
+    net.hybridize()
+    rng = np.random.default_rng(0)
+    inputs = [nd.array(rng.normal(size=(n, 80))) for n in (1, 4, 9, 50)]
+    prepacks = _compiled(net, *inputs)
+    assert len({id(p) for p in prepacks}) == 1 and len(prepacks) == 4
+    assert [s.layout[:2] for s in prepacks[0].specs] == ["Ab", "Ab"]
+
+    def expect():
+        w, b, v, c = (p.data().asnumpy().astype("float64") for p in net.collect_params().values())
+        for x in inputs:
+            want = np.maximum(x.asnumpy() @ w.T + b, 0) @ v.T + c
+            np.testing.assert_allclose(net(x).asnumpy(), want, rtol=1e-5, atol=1e-6)
+
+    expect()
+    net[1].weight.set_data(nd.random.uniform(shape=(90, 70)))
+    expect()
+    net[0].weight.data()[3, 2] = 7
+    expect()
+
+
+def test_programs_share_the_values_that_both_prepare():
+    weight, known = F.exp(F._mul_scalar(W, scalar=2.0)), {}
+    both, one = [F.broadcast_add(X, weight), F.sin(W)], [F.broadcast_mul(X, weight)]
+    first = lower(both, [X, W], cpu(), tier=1, stable=[W], prepacks=known)
+    second = lower(one, [X, W], cpu(), tier=1, stable=[W], prepacks=known)
+    assert len(known) == 2 and second.prepack.parts == (first.prepack,)
+    x, w = nd.full((2, 3), 3), nd.ones((2, 3))
+    for _ in range(2):
+        summed, sines = first.run([x, w])
+        (product,) = second.run([x, w])
+        want = np.exp(2 * w.asnumpy())
+        np.testing.assert_allclose(summed.asnumpy(), 3 + want, rtol=1e-6)
+        np.testing.assert_allclose(sines.asnumpy(), np.sin(w.asnumpy()), rtol=1e-6)
+        np.testing.assert_allclose(product.asnumpy(), 3 * want, rtol=1e-6)
+        w[:] = 0.5
+
+
+def test_weights_that_others_read_too_stay_row_major():
+    """Panels of an embedding that is the last layer's weight as well would be a second copy."""
+    tokens, h = variable("tokens", Type((2, 3))), variable("h", Type((6, 80)))
+    table = variable("table", Type((70, 80)))
+    looked_up = F.Embedding(tokens, table, input_dim=70, output_dim=80)
+    scores = F.FullyConnected(h, table, num_hidden=70, no_bias=True)
+    given = [tokens, h, table]
+    assert lower([scores], given, cpu(), tier=1, stable=[table]).prepack is not None
+    assert lower([scores], given, cpu(), tier=1).prepack is None  # training: it changes each step
+    assert lower([looked_up, scores], given, cpu(), tier=1, stable=[table]).prepack is None

@@ -120,6 +120,38 @@ def test_what_follows_a_product(isa, m, n, k):
     np.testing.assert_allclose(c, np.maximum(want, 0) + more, rtol=2e-5, atol=4e-6 * k)
 
 
+@pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 7, 13, 33, 98])
+@pytest.mark.parametrize("n, k", [(1, 9), (70, 200), (16, 30), (130, 2100), (2100, 65)])
+@pytest.mark.parametrize("wide", [1, 2])
+def test_weights_in_panels(isa, m, n, k, wide):
+    """The columns of B filled up with what no result may show; panels of this machine's best
+    kernels, and of wider ones."""
+    a, b, bias, more = normal(m, k), normal(k, n), normal(n), normal(m, n)
+    width = wide * 8 << lib.plk_isa_best()
+    padded = np.concatenate([b, np.full((k, -n % width), np.nan, "float32")], 1)
+    panels = np.ascontiguousarray(padded.reshape(k, -1, width).swapaxes(0, 1))
+    fields = {"n_batch": 1, "m": m, "n": n, "k": k, "alpha": 0.5, "panel": width}
+    params = ffi.new("plk_gemm *", fields | {"bias": 1, "residual": 1, "act": NUMBERS["relu"]})
+    c = np.full((m + 1, n), 7, "float32")
+    bufs = ffi.new(
+        "void *[]", [ffi.cast("void *", x.ctypes.data) for x in (a, panels, bias, more, c)]
+    )
+    assert lib.plk_gemm_run(params, bufs, ffi.NULL) == lib.PL_OK
+    want = np.maximum(0.5 * (a.astype("float64") @ b) + bias, 0) + more
+    np.testing.assert_allclose(c[:m], want, rtol=2e-5, atol=4e-6 * k)
+    assert (c[m] == 7).all()
+
+
+def test_the_cut_of_rows_changes_no_result(isa):
+    """A row's sum is the same in a tall tile and in a short one."""
+    b = mx.nd.array(normal(300, 70))
+    x = normal(120, 300)
+    all_rows = mx.nd.dot(mx.nd.array(x), b).asnumpy()
+    for m in range(4, 120):
+        got = mx.nd.dot(mx.nd.array(x[:m]), b).asnumpy()
+        np.testing.assert_array_equal(got, all_rows[:m])
+
+
 def test_a_batch_of_none_writes_nothing():
     """The kernel once took no batches for one, and wrote past the end of an empty array."""
     guard = np.full(64, 7, "float32")
