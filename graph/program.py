@@ -15,6 +15,7 @@ from ..engine.error import OutOfMemory
 from ..engine.recent import Recent
 from ..kernels import backend as backends
 from ..kernels.plan import (
+    BRIEF_US,
     INLINE_US,
     Plan,
     make_plan,
@@ -442,6 +443,7 @@ def assemble(
     program.out_specs = tuple([specs[v.type] for v in outputs])
     program.mutated = tuple([i for i, m in enumerate(in_modes) if m])
     program.cost_us = sum(p.cost_us for p in plans)
+    brief = all([p.brief for p in plans])
     # an array that a run makes for itself may find no memory
     program.can_fail = any(p.can_fail for p in plans) or assigned.arena_bytes >= LARGE_BYTES
     program.handle = lib.pl_program_new(
@@ -454,7 +456,9 @@ def assemble(
         ffi.from_buffer("pl_slot[]", assigned.slots),
         scalars,
         program.arena_bytes,
-        (lib.PL_PLAN_INLINE if program.cost_us < INLINE_US else 0) | place_flag(device),
+        (lib.PL_PLAN_INLINE if program.cost_us < INLINE_US else 0)
+        | (lib.PL_PLAN_BRIEF if program.cost_us < BRIEF_US and brief else 0)
+        | place_flag(device),
         device.lane,
         device.device_id,
         name.encode(),

@@ -33,6 +33,8 @@ from .spec import ITEM_BYTES, Spec, spec
 from .traits import DeviceCopy, Eager, OwnKernel, PythonKernel, SameMemory
 
 INLINE_US = 10.0  # below this estimate a kernel costs less than handing it to a lane
+# below this one a thread that waits may run it itself: so long it does not see Ctrl-C
+BRIEF_US = 20_000.0
 # cost of a reference kernel: call, then throughput
 FALLBACK_US, FALLBACK_BYTES_PER_US = 5.0, 2000.0
 TRANSFER_US = 20.0  # of a copy between memories: its lane waits for it
@@ -56,6 +58,7 @@ class Plan:
         "scalars",
         "can_fail",
         "cost_us",
+        "brief",
         "saved",
         "unread",
         "views",
@@ -74,6 +77,7 @@ class Plan:
     scalars: tuple[float, ...]
     can_fail: bool
     cost_us: float
+    brief: bool  # milliseconds, and neither Python nor loops
     saved: tuple[int, ...] | None  # what the tape keeps; None until the first recording
     unread: tuple | None
     views: bool
@@ -303,12 +307,14 @@ def _build(
         if op.has(PythonKernel) or plan.pending is not None:
             plan.cost_us += INLINE_US
         plan.can_fail = True
+    plan.brief = plan.cost_us < BRIEF_US and not flags and not op.has(OwnKernel)
     kept = callback.keep(owner) if owner is not None else 0
     if found is None:
         params = ffi.new("uintptr_t *", kept)
     flags |= (
         place_flag(device)
         | (lib.PL_PLAN_INLINE if plan.cost_us < INLINE_US else 0)
+        | (lib.PL_PLAN_BRIEF if plan.brief else 0)
         | (lib.PL_PLAN_RANDOM if op.is_random(attrs) else 0)
     )
     nbytes = _sizeof(ffi.typeof(params)) if params is not None else 0

@@ -170,7 +170,7 @@ int pl_op_begin(pl_op **made, int max_requests, size_t payload_bytes)
     op->lane = NULL;
     op->stream = NULL;
     op->arena = NULL;
-    op->on_blocks = op->forbidden = op->late = false;
+    op->on_blocks = op->forbidden = op->late = op->brief = false;
     op->claims = NULL;
     op->flight = NULL;
     op->shared = NULL;

@@ -58,6 +58,7 @@ struct pl_op {
     bool on_blocks;             /* it claims memory of a GPU, or page-locked memory */
     bool late;                  /* it claims arrays that had no memory yet */
     bool forbidden;             /* it would write read-only memory: it is not submitted */
+    bool brief;                 /* a thread that waits may run it: PL_PLAN_BRIEF */
     pl_block *arena;            /* or NULL: freed when the uses of its op are recorded */
     pl_claims *claims;          /* of a program, or NULL; in the payload */
     struct pl_flight *flight;   /* of a polled op, or NULL; in the payload */

@@ -26,7 +26,9 @@ struct pl_lane {
     int n_suspended;                 /* ops that began before all their requests were granted */
     bool alive, sleeping, stop;
     bool deferred;                   /* asleep with ready ops, inside a bulk scope */
-    atomic_int n_ready;              /* read without the lock while spinning */
+    atomic_int n_ready;              /* read without the lock while spinning; */
+    atomic_bool lent;                /* this too: a thread that waits runs the ops in the worker's place, */
+    bool helps;                      /* which counts as watching, but is not awake yet */
     pl_flights flights;
 };
 
@@ -36,7 +38,8 @@ _Static_assert(sizeof kind_names / sizeof *kind_names == PL_LANE_COUNT, "a name 
 pl_lane pl_lane_caller;
 static pl_lane *lanes[PL_LANE_COUNT][MAX_DEVICES];      /* made at the first use, never freed */
 static int n_deferred;
-static _Thread_local pl_lane *current;
+static _Thread_local pl_lane *current;       /* whose ops this thread runs: */
+static _Thread_local bool stands_in;         /* in the place of the worker */
 static _Thread_local struct { int size, left; } bulk;
 
 /* ---- the queue -------------------------------------------------------------------------------------------- */
@@ -86,10 +89,15 @@ static void lane_add_ready(pl_lane *lane, int n)
     pl_engine.n_ready += n;
 }
 
+static bool heap_is_first(const pl_lane *lane)
+{
+    return lane->n_heap && (!lane->head || before(lane->heap[0], lane->head));
+}
+
 static pl_op *lane_pop(pl_lane *lane)
 {
     pl_op *op = NULL;
-    if (lane->n_heap && (!lane->head || before(lane->heap[0], lane->head))) {
+    if (heap_is_first(lane)) {
         op = heap_pop(lane);
     } else if (lane->head) {
         op = lane->head;
@@ -158,6 +166,8 @@ pl_flights *pl_lane_flights(pl_lane *lane) { return &lane->flights; }
 bool pl_lane_work(pl_lane *lane)
 {
     pl_op *op;
+    if (lane->lent && !stands_in)
+        return false;
     if (lane->flights.n_listed && pl_profiler_now() >= lane->flights.poll_ns)
         pl_flights_poll(&lane->flights);
     else if ((op = lane_pop(lane)))
@@ -191,9 +201,14 @@ bool pl_lane_endless_only(void)
 
 /* ---- the worker ------------------------------------------------------------------------------------------- */
 
+static bool lane_is_back(const void *arg)
+{
+    return !atomic_load_explicit(&((const pl_lane *)arg)->lent, memory_order_relaxed);
+}
+
 static bool lane_has_work(const void *arg)
 {
-    return atomic_load_explicit(&((const pl_lane *)arg)->n_ready, memory_order_relaxed) > 0;
+    return atomic_load_explicit(&((const pl_lane *)arg)->n_ready, memory_order_relaxed) > 0 && lane_is_back(arg);
 }
 
 bool pl_lane_has_pool(void)
@@ -234,11 +249,18 @@ static void *lane_main(void *arg)
             lane_nap(lane);
             continue;
         }
-        pl_leave();                           /* look for work a little while, without the lock */
-        pl_thread_pool_spin(lane_has_work, lane);
-        pl_enter();
+        if (lane->helps) {
+            lane->helps = false;
+            pl_leave();
+            pl_thread_pool_watch(lane_is_back, lane);
+            pl_enter();
+        } else if (!lane->lent) {
+            pl_leave();                       /* look for work a little while, without the lock */
+            pl_thread_pool_spin(lane_has_work, lane);
+            pl_enter();
+        }
         /* look again, then sleep */
-        while (!lane_has_work(lane) && !lane->stop && !lane->flights.n_listed) {
+        while (!lane_has_work(lane) && !lane->stop && !lane->flights.n_listed && !lane->helps) {
             lane->sleeping = true;
             pthread_cond_wait(&lane->wake, &pl_lock);
             lane->sleeping = false;
@@ -246,6 +268,33 @@ static void *lane_main(void *arg)
     }
     pl_leave();
     return NULL;
+}
+
+/* Is its first op one that a waiting thread may run? */
+static bool lane_is_brief(const pl_lane *lane, int64_t last)
+{
+    const pl_op *op = heap_is_first(lane) ? lane->heap[0] : lane->head;
+    return op && op->brief && op->seq <= last;
+}
+
+void pl_lane_stand_in(bool (*done)(const void *arg), const void *arg, int64_t last)
+{
+    pl_lane *lane = lanes[PL_LANE_CPU][0];
+    if (!lane || !lane->sleeping || lane->lent || lane->stop || lane->flights.n_listed || !lane_is_brief(lane, last))
+        return;
+    current = lane;
+    lane->lent = stands_in = true;
+    if ((lane->helps = pl_thread_pool_size() > 1))
+        pl_thread_pool_expect(1);
+    do {
+        pl_op_execute(lane_pop(lane));
+    } while (!done(arg) && lane_is_brief(lane, last));
+    if (lane->helps)
+        pl_thread_pool_expect(-1);
+    lane->lent = lane->helps = stands_in = false;
+    current = NULL;
+    if (lane->n_ready)
+        lane_wake(lane);
 }
 
 static bool lane_start(pl_lane *lane)
@@ -337,5 +386,6 @@ void pl_lane_forget_all(void)
     pl_lane_caller = (pl_lane){0};
     n_deferred = 0;
     current = NULL;
+    stands_in = false;
     pl_thread_pool_forget();
 }

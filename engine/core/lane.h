@@ -2,6 +2,7 @@
 #ifndef PLAIT_LANE_H
 #define PLAIT_LANE_H
 #include <stdbool.h>
+#include <stdint.h>
 /* cffi reads from here on: */
 enum { PL_LANE_CPU = 0, PL_LANE_IO = 1, PL_LANE_COMM = 2, PL_LANE_GPU_COMPUTE = 3, PL_LANE_GPU_H2D = 4,
        PL_LANE_GPU_D2H = 5, PL_LANE_GPU_COMM = 6, PL_LANE_COUNT = 7 };
@@ -24,6 +25,9 @@ void pl_lane_put(pl_op *op);                  /* it is ready */
 pl_lane *pl_lane_find(int kind, int device);  /* the same, without a thread yet */
 struct pl_flights *pl_lane_flights(pl_lane *lane);
 bool pl_lane_work(pl_lane *lane);             /* polls its ops in flight if they are due, or runs a ready one */
+/* For a thread outside of ops that waits until done(arg): while the worker of cpu(0) sleeps, runs brief ops in its place,
+ * none that was pushed after operation `last`. */
+void pl_lane_stand_in(bool (*done)(const void *arg), const void *arg, int64_t last);
 void pl_lane_hurry_all(void);                 /* they are due now in all lanes */
 bool pl_lane_endless_only(void);              /* nothing but ops in flight without a deadline could move */
 void pl_lane_block(pl_lane *lane, int change);        /* +1, -1: a thread that could run its ops sleeps in a wait */

@@ -126,6 +126,7 @@ static int invoke_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, co
         call->scalars[n_scalars + 1] = (double)counter;
     }
     op->run = plan_run;
+    op->brief = (plan->flags & PL_PLAN_BRIEF) != 0;
     op->name = plan->name;
     op->label = label;
     op->location = location;

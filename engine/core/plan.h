@@ -9,7 +9,8 @@ typedef int (*pl_kernel)(const void *params, void *const *bufs, const double *sc
 enum { PL_PLAN_INLINE = 1,   /* so cheap that it runs on the caller when its arrays are ready */
        PL_PLAN_RANDOM = 2,
        PL_PLAN_PYTHON = 4,   /* takes the GIL: the lock of its stream is not held meanwhile */
-       PL_PLAN_TO_HOST = 8, PL_PLAN_TO_PINNED = 16 /* memory of new outputs; without both the lane's device */ };
+       PL_PLAN_TO_HOST = 8, PL_PLAN_TO_PINNED = 16, /* memory of new outputs; without both the lane's device */
+       PL_PLAN_BRIEF = 32    /* milliseconds, and no Python: a thread that waits may run it in the worker's place */ };
 /* params: borrowed, copied.  mutates: n_in bytes, 1 = that input is written in place (may be NULL).  shapes: of inputs
  * and outputs, for the profiler; copied (may be NULL). */
 uintptr_t pl_plan_new(pl_kernel kernel, const void *params, size_t params_bytes, int n_in, int n_out,

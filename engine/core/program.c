@@ -491,6 +491,7 @@ static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const
     if (p->n_random)
         call->counter = pl_random_claim(p->n_random, &call->seed);
     op->run = program_run;
+    op->brief = (p->flags & PL_PLAN_BRIEF) != 0;
     op->dispose = pl_lane_is_gpu(p->lane) ? NULL : arena_free;
     op->name = p->name;
     op->location = location;

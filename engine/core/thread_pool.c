@@ -149,15 +149,14 @@ static int watchers_over(void)
 /* Joins regions until done(arg), or until there was none for idle_ns. Returns whether there was one. A waiter yields
  * the only core, which the thread that it waits for needs; of several, a busy process would take it for milliseconds.
  * A thread that counts as watching has nothing else to do and joins first. */
-static bool watch(bool (*done)(const void *arg), const void *arg, int64_t idle_ns, bool counts)
+static bool watch_counted(bool (*done)(const void *arg), const void *arg, int64_t idle_ns, bool counts)
 {
     int64_t end = pl_profiler_now() + idle_ns;
     bool helped = false;
-    atomic_fetch_add_explicit(&n_watching, counts, memory_order_relaxed);
     do {
         for (int i = 0; i < 16; i++) {
             if (done(arg))
-                goto end;
+                return helped;
             if ((counts || watchers_over() < 0) && join()) {
                 end = pl_profiler_now() + idle_ns;
                 helped = true;
@@ -167,9 +166,23 @@ static bool watch(bool (*done)(const void *arg), const void *arg, int64_t idle_n
         if (!counts && cores() == 1)
             sched_yield();
     } while (pl_profiler_now() < end);
-end:
-    atomic_fetch_sub_explicit(&n_watching, counts, memory_order_relaxed);
     return helped;
+}
+
+static bool watch(bool (*done)(const void *arg), const void *arg, int64_t idle_ns, bool counts)
+{
+    pl_thread_pool_expect(counts);
+    bool helped = watch_counted(done, arg, idle_ns, counts);
+    pl_thread_pool_expect(-counts);
+    return helped;
+}
+
+void pl_thread_pool_expect(int change) { atomic_fetch_add_explicit(&n_watching, change, memory_order_relaxed); }
+
+void pl_thread_pool_watch(bool (*done)(const void *arg), const void *arg)
+{
+    watch_counted(done, arg, IDLE_NS, true);
+    pl_thread_pool_expect(-1);
 }
 
 void pl_thread_pool_spin(bool (*done)(const void *arg), const void *arg) { watch(done, arg, SPIN_NS, false); }

@@ -20,6 +20,8 @@ void pl_thread_pool_limit(int n_threads);     /* for this thread's kernels, of p
 void pl_thread_pool_spin(bool (*done)(const void *arg), const void *arg);
 /* The same for a producer that ran ahead; the less there is to do, the less often it looks. */
 void pl_thread_pool_help(bool (*done)(const void *arg), const void *arg);
+void pl_thread_pool_expect(int change);       /* 1: as if one more thread waited for regions; it will call */
+void pl_thread_pool_watch(bool (*done)(const void *arg), const void *arg);    /* works on regions until done(arg) */
 bool pl_thread_pool_available(void);          /* this thread may open a region */
 void pl_thread_pool_producer_pushed(void);
 void pl_thread_pool_producer_sleeps(void);    /* and leaves its core */

@@ -121,6 +121,37 @@ static int wait_streams(pl_var *var, bool for_write, int timeout_ms)
     return PL_OK;
 }
 
+/* A thread outside of ops runs those that it waits for itself, where their worker sleeps: to wake it, and to be woken in
+ * the end, takes longer than many of them. */
+static void stand_in(bool (*over)(const void *arg), const void *arg, int64_t last)
+{
+    pl_lane_wake_deferred();
+    if (!pl_running && !pl_lane_own())
+        pl_lane_stand_in(over, arg, last);
+}
+
+static int wait_for_others(pl_var *var, const var_wait *w, int timeout_ms)
+{
+    int status = PL_OK;
+    atomic_fetch_add(&pl_engine.n_blocked, 1);
+    pl_claims_end_all();
+    pl_lane_wake_deferred();
+    if (timeout_ms > 0)
+        pl_lane_hurry_all();
+    if (timeout_ms > 0 && !pl_lane_own()) {
+        pl_leave();
+        pl_thread_pool_spin(var_done, w);
+        pl_enter();
+    }
+    int64_t end_ns = deadline_after(timeout_ms);
+    var->n_sleepers++;
+    while (!var_done(w) && status == PL_OK)
+        status = block(end_ns);
+    var->n_sleepers--;
+    atomic_fetch_sub(&pl_engine.n_blocked, 1);
+    return var_done(w) ? PL_OK : status;
+}
+
 static int wait_var(pl_var *var, bool for_write, int timeout_ms)
 {
     int status = PL_OK;
@@ -140,27 +171,15 @@ static int wait_var(pl_var *var, bool for_write, int timeout_ms)
     if (timeout_ms < 0) {
         status = var_done(&w) ? PL_OK : PL_AGAIN;
     } else if (!var_done(&w)) {
-        int64_t start_ns = pl_profiler_clock(), writer = for_write ? 0 : var->last_writer;
-        atomic_fetch_add(&pl_engine.n_blocked, 1);
-        pl_claims_end_all();
-        pl_lane_wake_deferred();
+        int64_t writer = for_write ? 0 : var->last_writer;
         if (timeout_ms > 0)
-            pl_lane_hurry_all();
-        if (timeout_ms > 0 && !pl_lane_own()) {
-            pl_leave();
-            pl_thread_pool_spin(var_done, &w);
-            pl_enter();
+            stand_in(var_done, &w, for_write ? INT64_MAX : writer);
+        int64_t start_ns = pl_profiler_clock();
+        if (!var_done(&w)) {
+            status = wait_for_others(var, &w, timeout_ms);
+            if (start_ns)
+                pl_profiler_waited(start_ns, writer);
         }
-        int64_t end_ns = deadline_after(timeout_ms);
-        var->n_sleepers++;
-        while (!var_done(&w) && status == PL_OK)
-            status = block(end_ns);
-        var->n_sleepers--;
-        atomic_fetch_sub(&pl_engine.n_blocked, 1);
-        if (var_done(&w))
-            status = PL_OK;
-        if (start_ns)
-            pl_profiler_waited(start_ns, writer);
     }
     if (status == PL_OK && !var->error && var->block)
         status = wait_streams(var, for_write, timeout_ms);
@@ -240,10 +259,13 @@ int pl_wait_all(int timeout_ms)
     int status = PL_OK;
     if (pl_running)
         return pl_fail(PL_EINVAL, "waitall: an operation cannot wait for all operations, itself included");
-    int64_t end_ns = deadline_after(timeout_ms), start_ns = pl_profiler_clock();
-    if (start_ns)
+    int64_t end_ns = deadline_after(timeout_ms);
+    if (pl_profiler_on())
         pl_profiler_begin();
     pl_enter();
+    if (timeout_ms > 0 && pl_engine.n_queued > 0)
+        stand_in(none_queued, NULL, INT64_MAX);
+    int64_t start_ns = pl_profiler_clock();
     bool blocked = pl_engine.n_queued > 0 || pl_gpu_count();
     pl_lane_wake_deferred();
     if (timeout_ms > 0)

@@ -153,8 +153,9 @@ static void random_op(int number, uintptr_t *arrays, cell *cells, uint64_t *vers
     uint8_t modes[4] = {PL_READ, PL_READ, PL_READ, PL_READ};
     const size_t out_bytes[] = {sizeof(uint64_t), sizeof(uint64_t), sizeof(uint64_t)};
     uintptr_t in[4], out[3];
-    uintptr_t p = pl_program_new(n_in, modes, n_out, out_bytes, n, plans, slots, NULL, 0, below(4) ? 0 : PL_PLAN_INLINE,
-                                 below(3), below(2), "mixes");
+    int flags = (below(4) ? 0 : PL_PLAN_INLINE) | (below(2) ? PL_PLAN_BRIEF : 0);
+    uintptr_t p = pl_program_new(n_in, modes, n_out, out_bytes, n, plans, slots, NULL, 0, flags, below(3), below(2),
+                                 "mixes");
     CHECK(p);
     if (below(2) == 0)
         split_random(p, use, steps, n);

@@ -43,9 +43,18 @@ static int run_region(void *arg)
     return PL_OK;
 }
 
+/* The same as a kernel, which a thread that waits may run. */
+static int region_kernel(const void *params, void *const *bufs, const double *scalars)
+{
+    (void)params, (void)scalars;
+    region_op r = {.n_pieces = 40};
+    *(double *)bufs[1] = *(double *)bufs[0];
+    return run_region(&r);
+}
+
 static void *produce(void *arg)
 {
-    uintptr_t array = pl_array_new(8);
+    uintptr_t array = pl_array_new(8), brief = plan_of(region_kernel, 1, 0, PL_PLAN_BRIEF), one = double_array(1);
     uint64_t state = (uint64_t)(uintptr_t)arg + 1;
     for (int i = 0; i < N_OPS; i++) {
         region_op *r = calloc(1, sizeof *r);
@@ -54,9 +63,17 @@ static void *produce(void *arg)
         CHECK(pl_push(run_region, r, free, NULL, 0, &array, 1, PL_LANE_CPU, 0, 0, "region", -1) == PL_OK);
         if (i % 50 == 49)
             CHECK(wait_read(array) == PL_OK);
+        if (i % 50 > 40) {
+            usleep(i % 100);
+            uintptr_t same = pl_invoke1(brief, one, 0);
+            CHECK(double_value(same) == 1);
+            pl_array_free(same);
+        }
     }
     CHECK(wait_read(array) == PL_OK);
     pl_array_free(array);
+    pl_array_free(one);
+    pl_plan_free(brief);
     return NULL;
 }
 

@@ -207,6 +207,57 @@ static void rule_many_threads(void)
     pl_engine_set_limits(4096, 0);
 }
 
+static atomic_int n_inside;
+static _Thread_local bool is_waiter;
+
+/* Whether a thread that waits runs this; -1: another one runs ops of the lane too. */
+static int where_run(const void *params, void *const *bufs, const double *scalars)
+{
+    (void)params, (void)scalars;
+    int n = atomic_fetch_add(&n_inside, 1) + 1;
+    for (volatile int i = 0; i < 2000; i++) {}
+    atomic_fetch_sub(&n_inside, 1);
+    *(double *)bufs[1] = n == 1 ? is_waiter : -1;
+    return PL_OK;
+}
+
+static void *waiter(void *arg)
+{
+    uintptr_t *plans = arg, a = double_array(1);
+    double on_caller = 0;
+    is_waiter = true;
+    for (int i = 0; i < 300; i++) {
+        if (i % 4 == 0)
+            usleep(300);                      /* the worker falls asleep */
+        uintptr_t brief = pl_invoke1(plans[0], a, 0), next = pl_invoke1(plans[i % 2], brief, 0);
+        if (i % 8 == 7)
+            CHECK(pl_wait_all(1000) == PL_OK);
+        double of_next = double_value(next), of_brief = double_value(brief);
+        CHECK(of_brief >= 0 && of_next >= 0 && (of_next == 0 || i % 2 == 0));
+        on_caller += of_brief;
+        pl_array_free(brief);
+        pl_array_free(next);
+    }
+    pl_array_free(a);
+    is_waiter = false;
+    return (void *)(uintptr_t)on_caller;
+}
+
+/* Whoever waits may run brief ops in the place of a worker that sleeps; one thread at a time, and no other ops. */
+static void rule_stand_in(void)
+{
+    enum { N = 3 };
+    pthread_t threads[N];
+    uintptr_t plans[] = {plan_of(where_run, 1, 0, PL_PLAN_BRIEF), plan_of(where_run, 1, 0, 0)};
+    CHECK(waiter(plans) != NULL);
+    for (int i = 0; i < N; i++)
+        CHECK(pthread_create(&threads[i], NULL, waiter, plans) == 0);
+    for (int i = 0; i < N; i++)
+        pthread_join(threads[i], NULL);
+    pl_plan_free(plans[0]);
+    pl_plan_free(plans[1]);
+}
+
 static size_t used_bytes(void)
 {
     pl_storage_stats stats;
@@ -403,6 +454,7 @@ void rules(void)
     rule_inside();
     rule_woken_is_active();
     rule_many_threads();
+    rule_stand_in();
     rule_pressure();
     rule_late();
     rule_programs();
