@@ -171,15 +171,17 @@ static void strip_of_panels(const plk_matmul *p, int64_t n_rows, const float *a,
         for (int64_t d = 0; d < p->k; d += steps) {
             const float *at = a + d * p->a_depth;
             int64_t some = least(steps, p->k - d);
-#define CALL(n, n_pieces, c) \
-    side_by_side(n, n_pieces, at, p->a_row, p->a_depth, pieces + c, p->b_depth, some, out + c * PAIR)
-            if (n_rows == 1)
-                CALL(1, PIECES, 0);
-            for (int c = 0; c < PIECES && n_rows > 1; c += 2)
-                if (n_rows == 2)
-                    CALL(2, 2, c);
-                else
-                    CALL(3, 2, c);
+#define CALL(n, n_pieces, r, c) \
+    side_by_side(n, n_pieces, at + r * p->a_row, p->a_row, p->a_depth, pieces + c, p->b_depth, some, \
+                 out + r * WIDE + c * PAIR)
+            if (n_rows == MOST_ROWS)
+                for (int c = 0; c < PIECES; c += 2)
+                    CALL(MOST_ROWS, 2, 0, c);
+            else if (n_rows == 2 && PIECES == 2)
+                CALL(2, 2, 0, 0);
+            else
+                for (int r = 0; r < n_rows; r++)
+                    CALL(1, PIECES, r, 0);
 #undef CALL
             for (int c = 0; c < PIECES; c++)
                 pieces[c] += some * p->b_depth;
