@@ -34,7 +34,7 @@ from .traits import DeviceCopy, Eager, OwnKernel, PythonKernel, SameMemory
 
 INLINE_US = 10.0  # below this estimate a kernel costs less than handing it to a lane
 # below this one a thread that waits may run it itself: so long it does not see Ctrl-C
-BRIEF_US = 20_000.0
+BRIEF_US = 50_000.0
 # cost of a reference kernel: call, then throughput
 FALLBACK_US, FALLBACK_BYTES_PER_US = 5.0, 2000.0
 TRANSFER_US = 20.0  # of a copy between memories: its lane waits for it
