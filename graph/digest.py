@@ -27,23 +27,27 @@ def digest(outputs: Sequence[Value], inputs: Sequence[Value], *more: Any) -> str
 
 class Expression(NamedTuple):
     """A value as a function of variables: the variables and constants below it, in order, and a
-    digest that counts the names of the former and what the latter hold."""
+    digest that counts the names of the former and what the latter hold. exact: no other value has
+    this digest; False where a node has attributes of which a digest counts the class only."""
 
     key: str
     used: list[Value]
     fixed: list[Value]
+    exact: bool
 
 
 def expression(
     value: Value, variables: Mapping[Value, Any], constants: Mapping[Value, Any]
 ) -> Expression:
     """variables: their names, as plain data; constants: their arrays."""
-    inside = {n for n in topological([value]) if n.op is None}
+    order = topological([value])
+    inside = {n for n in order if n.op is None}
+    exact = all(is_plain(n.attrs) for n in order)
     used = [v for v in variables if v.node in inside]
     fixed = [v for v in constants if v.node in inside]
     names = [variables[v] for v in used]
     contents = [hashed(constants[v].asnumpy().tobytes().hex()) for v in fixed]
-    return Expression(digest([value], [*used, *fixed], names, contents), used, fixed)
+    return Expression(digest([value], [*used, *fixed], names, contents), used, fixed, exact)
 
 
 def hashed(*parts: Any) -> str:
@@ -51,6 +55,15 @@ def hashed(*parts: Any) -> str:
     import hashlib  # here: it loads OpenSSL, for checkpoints only
 
     return hashlib.sha256("\n".join(text(p) for p in parts).encode()).hexdigest()[:32]
+
+
+def is_plain(value: Any) -> bool:
+    """Does `text` give all of it?"""
+    if isinstance(value, dict):
+        return all(map(is_plain, value.values()))
+    if isinstance(value, (list, tuple)):
+        return all(map(is_plain, value))
+    return isinstance(value, PLAIN)
 
 
 def text(value: Any) -> str:

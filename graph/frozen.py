@@ -113,8 +113,8 @@ class Prepared:
         reordered = v.node.op is REORDER
         base = v.node.inputs[0] if reordered else v
         by_name = {x: names[i] for x, i in kept.items()}
-        expr, used, fixed = expression(base, by_name, constants)
-        key = expr, device
+        expr = expression(base, by_name, constants)
+        used, fixed, key = expr.used, expr.fixed, (expr.key, device)
         known = self.arrays.setdefault(key, {})
         layout = v.type.layout
         if layout not in known and known:

@@ -250,11 +250,13 @@ def prepacked(
 ) -> Prepack | Prepacks:
     """What computes these values. variables: their numbers among the inputs of the main program.
     known: what other programs of the same graph prepack, by the keys of the results; gets what is
-    new. So programs for many sizes share their weights."""
+    new. So programs for many sizes share their weights, but for those whose expression has no exact
+    digest."""
     expressions = [expression(v, variables, constants) for v in wanted]
-    keys = [(e.key, str(device)) for e in expressions]
-    parts = [known.get(key) for key in keys]
-    new = [i for i, part in enumerate(parts) if part is None]
+    keys = [(e.key, str(device)) if e.exact else (object(),) for e in expressions]
+    found = [known.get(key) for key in keys]
+    new = [i for i, part in enumerate(found) if part is None]
+    parts = list(dict.fromkeys([part for part in found if part is not None]))
     if new:
         values = fused([wanted[i] for i in new], device)
         used = dict.fromkeys(v for i in new for v in expressions[i].used)
@@ -263,7 +265,6 @@ def prepacked(
         made = Prepack(program, [variables[v] for v in used], [keys[i] for i in new])
         known.update(dict.fromkeys(made.keys, made))
         parts.append(made)
-    parts = [part for part in dict.fromkeys(parts) if part is not None]
     place = {key: (i, j) for i, part in enumerate(parts) for j, key in enumerate(part.keys)}
     places = [place[key] for key in keys]
     one = len(parts) == 1 and places == [(0, j) for j in range(len(parts[0].keys))]

@@ -117,8 +117,8 @@ class Signature(Tiered):
         recipes: Recent | None = None,
         prepacks: MutableMapping | None = None,
     ):
-        """typed, recipes, prepacks: see Source. device: of a graph without inputs. Calls are counted
-        after `begin`."""
+        """typed, recipes, prepacks: see Source. device: of a graph without inputs. Calls are
+        counted after `begin`."""
         self.name, self.data, self.mode, self.stable = name, data, mode, stable
         recompute = recompute or residuals.default
         self.source = Source(

@@ -25,8 +25,8 @@ void pl_lane_put(pl_op *op);                  /* it is ready */
 pl_lane *pl_lane_find(int kind, int device);  /* the same, without a thread yet */
 struct pl_flights *pl_lane_flights(pl_lane *lane);
 bool pl_lane_work(pl_lane *lane);             /* polls its ops in flight if they are due, or runs a ready one */
-/* For a thread outside of ops that waits until done(arg): while the worker of cpu(0) sleeps, runs brief ops in its place,
- * none that was pushed after operation `last`. */
+/* For a thread outside of ops that waits until done(arg): while the worker of cpu(0) sleeps, runs brief ops in its
+ * place, none that was pushed after operation `last`. */
 void pl_lane_stand_in(bool (*done)(const void *arg), const void *arg, int64_t last);
 void pl_lane_hurry_all(void);                 /* they are due now in all lanes */
 bool pl_lane_endless_only(void);              /* nothing but ops in flight without a deadline could move */

@@ -121,8 +121,8 @@ static int wait_streams(pl_var *var, bool for_write, int timeout_ms)
     return PL_OK;
 }
 
-/* A thread outside of ops runs those that it waits for itself, where their worker sleeps: to wake it, and to be woken in
- * the end, takes longer than many of them. */
+/* A thread outside of ops runs those that it waits for itself, where their worker sleeps: to wake it, and to be woken
+ * in the end, takes longer than many of them. */
 static void stand_in(bool (*over)(const void *arg), const void *arg, int64_t last)
 {
     pl_lane_wake_deferred();

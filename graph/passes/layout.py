@@ -80,7 +80,9 @@ def _prepared(outputs: Sequence[Value], kernels: Table, stable: Sequence[Value])
         for i, v in enumerate(node.inputs):
             tag = found.ins[i] if found and i in found.prepared else ""
             wishes.setdefault(v, set()).add(tag)
-    return {v for v, tags in wishes.items() if v.node in fixed and "" not in tags and len(tags) == 1}
+    return {
+        v for v, tags in wishes.items() if v.node in fixed and "" not in tags and len(tags) == 1
+    }
 
 
 REORDER, MEMORY, FROM_MEMORY = map(lookup, ("_reorder", "_memory", "_from_memory"))

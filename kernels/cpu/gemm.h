@@ -8,11 +8,11 @@ enum { PLK_SMALL = 4096 };    /* elements of B for plk_matmul_small, with column
 /* The epilogue of a matrix product, in this order: add a vector of n to every row, apply an activation (a PLK_ACT_),
  * add an array like C. */
 /* n_batch products; an operand whose step is 0 is the same for all. bias, residual: 1, there is one. keep: 1, the input
- * of the activation is an output too. panel: if not 0, B lies in panels (k, panel) of that many columns, a multiple of
- * the vectors' length twice; the last one is filled up with anything. slope: an activation (relu, gelu) whose derivative at `residual` multiplies the
- * result; the residual is not added then. sums: 1, the m sums of A over its contracted axis are an output too.
- * dtype: of all arrays. 16-bit floats are summed in float32, 8-bit integers in int32; results beyond these become the
- * limits of the dtype. */
+ * of the activation is an output too. slope: an activation (relu, gelu) whose derivative at `residual` multiplies the
+ * result; the residual is not added then. sums: 1, the m sums of A over its contracted axis are an output too. panel: if
+ * not 0, B lies in panels (k, panel) of that many columns, a multiple of two vectors; the last one is filled up with
+ * anything. dtype: of all arrays. 16-bit floats are summed in float32, 8-bit integers in int32; results beyond these
+ * become the limits of the dtype. */
 typedef struct {
     int64_t n_batch, m, n, k, a_step, b_step;    /* steps between batches, in elements */
     int32_t transpose_a, transpose_b, bias, act, residual, keep, sums, slope, panel, dtype;

@@ -433,7 +433,8 @@ void random_control(uint64_t seed)
     for (int k = 0; k < N_RESULTS; k++)
         out_widths[k] = 1 + below(MAX_WIDTH);
     graph *g = graph_random(MAX_INPUTS, in_widths, N_RESULTS, out_widths, MAX_DEPTH, 1 + below(3));
-    graph_compile(g, (below(2) ? PL_PLAN_INLINE : 0) | (below(2) ? PL_PLAN_BRIEF : 0), below(3), below(2), below(3) > 0);
+    int flags = (below(2) ? PL_PLAN_INLINE : 0) | (below(2) ? PL_PLAN_BRIEF : 0);
+    graph_compile(g, flags, below(3), below(2), below(3) > 0);
     pl_engine_set_naive(below(8) == 0);
     pthread_t threads[N_THREADS];
     runner runners[N_THREADS];
