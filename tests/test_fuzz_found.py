@@ -364,3 +364,35 @@ def test_an_activation_that_is_none_is_refused(act, attrs):
     x, weight, bias = np.ones((1, 2, 4, 4)), np.ones((3, 2, 1, 1)), np.ones(3)
     with pytest.raises(mx.MXNetError, match="name no operator and its attributes"):
         call("_conv", x, weight, bias, kernel=(1, 1), num_filter=3, act=act, act_attrs=attrs)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int64", "uint8", "float16"])
+@pytest.mark.parametrize("normalization", ["null", "batch", "valid"])
+def test_gradients_of_labels_of_any_dtype(dtype, normalization):
+    """The number of valid labels was divided by in the labels' dtype: with int32 the gradient was
+    0. In float16, 2,049 labels were 2,048."""
+    n = 4000
+    rng = np.random.default_rng(0)
+    data, label = rng.normal(size=(n, 5)), rng.integers(0, 5, n)
+    x = nd.array(data)
+    x.attach_grad()
+    with mx.autograd.record():
+        y = nd.SoftmaxOutput(
+            x, nd.array(label, dtype=dtype), normalization=normalization, ignore_label=3
+        )
+    y.backward()
+    p = np.exp(data) / np.exp(data).sum(1, keepdims=True) - np.eye(5)[label]
+    scale = {"null": 1, "batch": n, "valid": (label != 3).sum()}[normalization]
+    np.testing.assert_allclose(x.grad.asnumpy(), p / scale, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_indices_of_an_axis_without_elements_are_refused(axis):
+    """The loop read at the place before the first one, outside of the array."""
+    shape = (0, 2) if axis == 0 else (2, 0)
+    with pytest.raises(IndexError, match=r"must be in \[0, 0\)"):
+        nd.contrib.edge_id(nd.zeros(shape), nd.array([0, 1]), nd.array([0, 1])).wait_to_read()
+    with pytest.raises(IndexError):
+        mx.np.take_along_axis(
+            mx.np.zeros(shape), mx.np.zeros((2, 2), dtype="int64"), axis
+        ).wait_to_read()

@@ -111,6 +111,8 @@ class Text(ABC):
 
     def index(self, i: str, n: int) -> str:
         """A place along an axis of n elements, checked; negative ones count from its end."""
+        if not n:
+            raise Untraceable("it reads an array without elements")
         i = self.value("int64_t", f"(int64_t){i}")
         i = self.value("int64_t", f"{i} < 0 ? {i} + {self.size(n)} : {i}")
         self.check(i, n)
