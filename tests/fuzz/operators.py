@@ -192,6 +192,8 @@ class Call:
             values = [a.asnumpy() for a in arrays]
             if wide:
                 values = [wider(v, a._spec.dtype) for v, a in zip(values, arrays)]
+                if self.op.pointwise and all(a._spec.dtype != "float64" for a in arrays):
+                    attrs = {k: as_float32(v) for k, v in attrs.items()}  # as kernels hold them
             results = run_reference(self.op, attrs, values)
             out = [np.zeros(np.shape(r), NUMPY_DTYPES[t.dtype]) for r, t in zip(results, types)]
             for target, value in zip(out, results):
@@ -261,6 +263,12 @@ class Call:
         that these fit together (so many places, a vector in order), else the result is open."""
         kinds = [[samples.kind_of(g) for g in case.inputs] for case in self.op.samples]
         return not samples.is_public(self.op) and any("values" in found for found in kinds)
+
+
+def as_float32(value):
+    """A number as float32 holds it; others as they are."""
+    with np.errstate(over="ignore"):
+        return float(np.float32(value)) if type(value) is float else value
 
 
 def array(values: np.ndarray, dtype: str, view: bool):
