@@ -396,3 +396,18 @@ def test_indices_of_an_axis_without_elements_are_refused(axis):
         mx.np.take_along_axis(
             mx.np.zeros(shape), mx.np.zeros((2, 2), dtype="int64"), axis
         ).wait_to_read()
+
+
+@pytest.mark.parametrize("name", ["svd", "pinv", "svdvals"])
+def test_singular_values_of_infinite_numbers_are_refused(name):
+    """LAPACK looked for those of this matrix for ever."""
+    a = np.array(
+        [
+            [0.73, -0.31, np.inf, -1e-45],
+            [-0.29, np.inf, 3.4e38, -0.2],
+            [-3.4e38, 0.66, 65504, 65504],
+        ]
+    )
+    with pytest.raises(mx.MXNetError, match="did not converge: a has values"):
+        found = getattr(mx.np.linalg, name)(mx.np.array(a))
+        (found[1] if name == "svd" else found).wait_to_read()

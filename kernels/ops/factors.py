@@ -7,6 +7,8 @@ differentiation"; of the pseudo-inverse: Golub and Pereyra 1973, SIAM J. Numer. 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ...engine.error import OperatorError, ShapeError
@@ -95,11 +97,22 @@ def _svd_infer(ins):
     return [Type((*lead, m, k), dtype), Type((*lead, k), dtype), Type((*lead, k, n), dtype)]
 
 
-def _svd_ref(xp, a):
+def _converged(xp, op: str, a, compute: Callable):
+    """What compute(a) gives from the singular values of a. LAPACK may look for those of infinite
+    numbers for ever. Raises OperatorError where there are none."""
+    if not xp.isfinite(a).all():
+        raise OperatorError(
+            op, "the singular values did not converge: a has values that are infinite or NaN"
+        )
     try:
-        u, s, vh = xp.linalg.svd(a, full_matrices=False)
+        return compute(a)
     except xp.linalg.LinAlgError:
-        raise OperatorError("np.linalg.svd", "the singular values did not converge") from None
+        raise OperatorError(op, "the singular values did not converge") from None
+
+
+def _svd_ref(xp, a):
+    thin = partial(xp.linalg.svd, full_matrices=False)
+    u, s, vh = _converged(xp, "np.linalg.svd", a, thin)
     if not vh.size:
         return u, s, vh
     largest = xp.take_along_axis(vh, xp.abs(vh).argmax(axis=-1)[..., None], axis=-1)
@@ -165,7 +178,9 @@ operator(
     "_linalg_svdvals",
     inputs=("A",),
     infer=_singular_infer,
-    ref=lambda xp, a: xp.linalg.svd(a, compute_uv=False),
+    ref=lambda xp, a: _converged(
+        xp, "np.linalg.svdvals", a, partial(xp.linalg.svd, compute_uv=False)
+    ),
     grad=_singular_grad,
     samples=(sample((3, 3)), sample((2, 4, 3)), sample((3, 5))),
     doc="The singular values of each matrix, falling.",
@@ -211,10 +226,8 @@ def _pinv_infer(ins, hermitian):
 
 
 def _pinv_ref(xp, a, rcond, *, hermitian):
-    try:
-        return xp.linalg.pinv(a, rcond=rcond, hermitian=hermitian)
-    except xp.linalg.LinAlgError:
-        raise OperatorError("np.linalg.pinv", "the singular values did not converge") from None
+    pinv = partial(xp.linalg.pinv, rcond=rcond, hermitian=hermitian)
+    return _converged(xp, "np.linalg.pinv", a, pinv)
 
 
 def _pinv_grad(F, dys, xs, ys, hermitian):
