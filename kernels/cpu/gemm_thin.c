@@ -194,8 +194,17 @@ static void strip(const plk_matmul *p, int64_t n_rows, const float *a, const flo
                   float *out)
 {
     int64_t done = 0, apart = (n + DOTS - 1) / DOTS;
-    if (p->panel) {
+    if (p->panel && p->panel % PAIR == 0) {
         strip_of_panels(p, n_rows, a, b, j, n, out);
+        return;
+    }
+    if (p->panel) {                               /* made while the process kept to lesser instructions */
+        for (int64_t r = 0; r < n_rows; r++)
+            for (int64_t i = 0; i < n; i++) {
+                const float *x = a + r * p->a_row, *column = plk_column(p, b, j + i);
+                for (int64_t d = 0; d < p->k; d++)
+                    out[r * WIDE + i] += x[d * p->a_depth] * column[d * p->b_depth];
+            }
         return;
     }
     b += j * p->b_column;

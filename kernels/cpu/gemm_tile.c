@@ -307,7 +307,8 @@ PLK_KERNEL(plk_matmul_run)
 {
     const plk_matmul *p = params;
     int64_t k = 0;
-    (void)scalars;
+    if (p->panel % COLUMNS)
+        return plk_matmul_thin(params, bufs, scalars);
     do {
         work w;
         plan_work(&w, p, bufs, k);

@@ -197,7 +197,8 @@ def _softmax_output_grad_body(
         where = F.broadcast_to(F.reshape_to(ignored, shape=(n, 1, positions)), shape=view)
         g = F.where(where, F.zeros_like(g), g)
     if normalization == "valid":
-        number = F.sum(F.Cast(ignored, dtype="float32"), axis=(0, 1))  # labels may be int32
+        dtype = "float64" if y.dtype == "float64" else "float32"  # labels may be int32
+        number = F.sum(F.Cast(ignored, dtype=dtype), axis=(0, 1))
         count = F._rminus_scalar(number, scalar=as_float(n * positions))
         scale = F._rdiv_scalar(F._maximum_scalar(count, scalar=1.0), scalar=grad_scale)
         g = F.broadcast_mul(g, F.Cast(F.reshape_to(scale, shape=(1, 1, 1)), dtype=y.dtype))

@@ -164,7 +164,8 @@ def test_a_step_as_a_picture(tmp_path):
     root = ET.fromstring(made.svg)
     tag = lambda e: e.tag.rpartition("}")[2]
     texts = " ".join(t.text or "" for t in root.iter() if tag(t) == "text")
-    for word in ("forward", "backward", "update", "critical path", "cpu(0)", "MainThread"):
+    # the thread that waits may run what the lane's own would have to wake up for
+    for word in ("forward", "backward", "update", "critical path", "MainThread"):
         assert word in texts
     assert re.search(r"\d (ms|µs)", texts)
     boxes = [g for g in root.iter() if tag(g) == "g"]

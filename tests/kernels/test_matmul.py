@@ -122,12 +122,12 @@ def test_what_follows_a_product(isa, m, n, k):
 
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 7, 13, 33, 98])
 @pytest.mark.parametrize("n, k", [(1, 9), (70, 200), (16, 30), (130, 2100), (2100, 65)])
-@pytest.mark.parametrize("wide", [1, 2])
+@pytest.mark.parametrize("wide", [0.5, 1, 2])
 def test_weights_in_panels(isa, m, n, k, wide):
     """The columns of B filled up with what no result may show; panels of this machine's best
-    kernels, and of wider ones."""
+    kernels, of lesser ones, and of wider ones."""
     a, b, bias, more = normal(m, k), normal(k, n), normal(n), normal(m, n)
-    width = wide * 8 << lib.plk_isa_best()
+    width = int(wide * (8 << lib.plk_isa_best()))
     padded = np.concatenate([b, np.full((k, -n % width), np.nan, "float32")], 1)
     panels = np.ascontiguousarray(padded.reshape(k, -1, width).swapaxes(0, 1))
     fields = {"n_batch": 1, "m": m, "n": n, "k": k, "alpha": 0.5, "panel": width}
