@@ -9,10 +9,10 @@ enum { PLK_SMALL = 4096 };    /* elements of B for plk_matmul_small, with column
  * add an array like C. */
 /* n_batch products; an operand whose step is 0 is the same for all. bias, residual: 1, there is one. keep: 1, the input
  * of the activation is an output too. slope: an activation (relu, gelu) whose derivative at `residual` multiplies the
- * result; the residual is not added then. sums: 1, the m sums of A over its contracted axis are an output too. panel: if
- * not 0, B lies in panels (k, panel) of that many columns, a multiple of two vectors; the last one is filled up with
- * anything. dtype: of all arrays. 16-bit floats are summed in float32, 8-bit integers in int32; results beyond these
- * become the limits of the dtype. */
+ * result; the residual is not added then. sums: 1, the m sums of A over its contracted axis are an output too. panel:
+ * if not 0, B lies in panels (k, panel) of that many columns, the last one filled up with anything; fast if they are a
+ * multiple of two vectors. dtype: of all arrays. 16-bit floats are summed in float32, 8-bit integers in int32; results
+ * beyond these become the limits of the dtype. */
 typedef struct {
     int64_t n_batch, m, n, k, a_step, b_step;    /* steps between batches, in elements */
     int32_t transpose_a, transpose_b, bias, act, residual, keep, sums, slope, panel, dtype;
