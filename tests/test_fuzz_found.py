@@ -411,3 +411,13 @@ def test_singular_values_of_infinite_numbers_are_refused(name):
     with pytest.raises(mx.MXNetError, match="did not converge: a has values"):
         found = getattr(mx.np.linalg, name)(mx.np.array(a))
         (found[1] if name == "svd" else found).wait_to_read()
+
+
+def test_the_gradient_of_an_infinite_determinant_ends():
+    """It takes singular values, too."""
+    x = mx.np.array([[np.inf, -0.31, 0.73], [0.2, np.inf, 3.4e38], [-3.4e38, 0.66, 65504]])
+    x.attach_grad()
+    with mx.autograd.record():
+        y = mx.np.linalg.det(x)
+    y.backward()
+    assert np.isnan(x.grad.asnumpy()).all()

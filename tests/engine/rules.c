@@ -215,7 +215,7 @@ static int where_run(const void *params, void *const *bufs, const double *scalar
 {
     (void)params, (void)scalars;
     int n = atomic_fetch_add(&n_inside, 1) + 1;
-    for (volatile int i = 0; i < 2000; i++) {}
+    for (volatile int i = 0; i < 60000; i++) {}      /* longer than the worker takes to wake up */
     atomic_fetch_sub(&n_inside, 1);
     *(double *)bufs[1] = n == 1 ? is_waiter : -1;
     return PL_OK;
@@ -230,13 +230,15 @@ static void *waiter(void *arg)
         if (i % 4 == 0)
             usleep(300);                      /* the worker falls asleep */
         uintptr_t brief = pl_invoke1(plans[0], a, 0), next = pl_invoke1(plans[i % 2], brief, 0);
+        uintptr_t other = pl_invoke1(plans[1], a, 0);
         if (i % 8 == 7)
             CHECK(pl_wait_all(1000) == PL_OK);
-        double of_next = double_value(next), of_brief = double_value(brief);
-        CHECK(of_brief >= 0 && of_next >= 0 && (of_next == 0 || i % 2 == 0));
+        double of_next = double_value(next), of_brief = double_value(brief), of_other = double_value(other);
+        CHECK(of_brief >= 0 && of_next >= 0 && of_other == 0 && (of_next == 0 || i % 2 == 0));
         on_caller += of_brief;
         pl_array_free(brief);
         pl_array_free(next);
+        pl_array_free(other);
     }
     pl_array_free(a);
     is_waiter = false;

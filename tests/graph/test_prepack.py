@@ -2,7 +2,7 @@
 
 import numpy as np
 from plait import autograd, cpu, gluon, nd, wait_compiled
-from plait.graph.graph import Builder, variable
+from plait.graph.graph import Builder, Value, typed_node, variable
 from plait.graph.program import lower
 from plait.kernels.record import Type
 
@@ -179,3 +179,17 @@ def test_weights_that_others_read_too_stay_row_major():
     assert lower([scores], given, cpu(), tier=1, stable=[table]).prepack is not None
     assert lower([scores], given, cpu(), tier=1).prepack is None  # training: it changes each step
     assert lower([looked_up, scores], given, cpu(), tier=1, stable=[table]).prepack is None
+
+
+def test_values_with_inexact_digests_are_not_shared():
+    """A digest counts only the class of a NumPy number: 2 and 3 have the same."""
+    known: dict = {}
+    x, w = nd.zeros((2, 3)), nd.ones((2, 3))
+    for factor in (2, 3):
+        made = F._mul_scalar(W, scalar=1.0).node
+        attrs = {**made.attrs, "scalar": np.float32(factor)}
+        weight = Value(typed_node(made.op, attrs, [W]))
+        program = lower(
+            [F.broadcast_add(X, weight)], [X, W], cpu(), tier=1, stable=[W], prepacks=known
+        )
+        assert (program.run([x, w])[0].asnumpy() == factor).all()
